@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "ferry/exchange.hpp"
+
+namespace ferry::cpu {
+
+// Scales per row in elements of the scale dtype: ceil(H/128) float32 (kFp8) or ceil(H/512) int32
+// words (kFp8Ue8m0); 0 for kNone.
+[[nodiscard]] std::int64_t num_scales(Quantize quantize, std::int64_t hidden) noexcept;
+
+// One bf16 row to fp8 e4m3 and its scales (protocol section 7): per 128 channels, amax over finite
+// values and at least 1e-4; kFp8: scale = 448/amax, stored inverse = amax * (1.0f/448);
+// kFp8Ue8m0: e = ceil(log2(amax/448)), stored byte = exponent of 2^e. Saturating to finite, nearest
+// even; NaN becomes 0x7F with no effect on its neighbours, Inf becomes +-448.
+void quantize_row(Quantize quantize,
+                  const std::uint16_t* row_bf16,
+                  std::int64_t hidden,
+                  std::uint8_t* out,
+                  void* out_scales) noexcept;
+
+}  // namespace ferry::cpu
