@@ -1,0 +1,22 @@
+#pragma once
+
+#include "ferry/exchange.hpp"
+
+namespace ferry::bench {
+
+// What one dispatch left on one rank, as views; tests make their own.
+struct DeliverySnapshot {
+  TensorView tokens;
+  TensorView scales;        // not given without quantisation
+  TensorView topk_idx;      // kByRank only
+  TensorView topk_weights;  // not given where no weights were sent
+  TensorView row_source;
+  TensorView row_expert;  // not kByRank
+  TensorView num_rows;
+  TensorView expert_counts;
+  TensorView expert_offsets;
+  TensorView source_offsets;  // kByRank only
+};
+[[nodiscard]] DeliverySnapshot snapshot(const Delivery& delivery, Layout layout);
+
+}  // namespace ferry::bench

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace ferry::cli {
+
+// Exit codes of every command.
+enum ExitCode : int {
+  kFine = 0,
+  kFailed = 1,    // a check failed, a peer was lost, a deadline passed, something is missing here
+  kUsage = 2,     // the command line or another input is wrong
+  kInternal = 3,  // a defect
+  kStopped = 4,   // stopped on purpose: by a signal, or because a reboot or a yes is needed
+};
+
+// The program's command line, and what it turned out to ask for.
+struct Invocation {
+  std::vector<std::string> arguments;  // argv, the program's name first
+  std::function<int()> action;         // set by the parsed subcommand; returns the exit code
+};
+
+// Each adds one subcommand to `app`. A command's file only parses: it fills a plain options struct
+// and names the function that does the work. A new command is one file and one line in main.cc.
+void add_bench_command(CLI::App& app, Invocation& invocation);
+void add_env_command(CLI::App& app, Invocation& invocation);
+void add_version_command(CLI::App& app, Invocation& invocation);
+
+}  // namespace ferry::cli
