@@ -38,7 +38,9 @@ std::int64_t choose_buffer_bytes() {
   constexpr std::int64_t kLeast = std::int64_t{256} << 20;
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   const std::int64_t cache = std::max<std::int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
-  return std::clamp(4 * cache, kLeast, kMost);
+  // Both buffers together take at most an eighth of the memory that is free.
+  const std::int64_t share = memory::read_availability().available_bytes / 16;
+  return std::min(std::clamp(4 * cache, kLeast, kMost), std::max(share, kLeast / 8));
 }
 
 std::shared_ptr<memory::SharedMapping> make_buffer(const char* label, std::int64_t bytes) {

@@ -17,7 +17,7 @@ struct Ceiling {
 struct CeilingOptions {
   int max_threads = 0;             // 0: every processor this process may use
   std::int64_t row_bytes = 14336;  // rows are copied one after another
-  std::int64_t buffer_bytes = 0;   // 0: four times the last-level cache, 256 MiB to 1 GiB
+  std::int64_t buffer_bytes = 0;   // 0: four times the last-level cache, up to 1 GiB
   int repeats = 5;                 // the best counts
 };
 
