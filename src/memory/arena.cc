@@ -84,7 +84,7 @@ void Arena::reserve_run(std::int64_t first_page, std::int64_t num_pages) {
                   rank_, human_bytes(num_pages * kPage), num_pages * kPage, describe(availability),
                   cause);
     };
-    if (availability.available_bytes < step * kPage + kMarginBytes)
+    if (availability.available_bytes < num_pages * kPage + kMarginBytes)
       refuse(fmt::format("{} are kept free", human_bytes(kMarginBytes)));
     int cause = EINTR;
     while (cause == EINTR) cause = ::posix_fallocate(fd_.get(), first_page * kPage, step * kPage);
@@ -130,6 +130,7 @@ void* Arena::allocate(std::int64_t bytes) {
     reserve(*offset, bytes);
   } catch (...) {
     heap_.deallocate(*offset);
+    release(*offset, bytes);  // what was reserved before the shortage
     throw;
   }
   return base() + *offset;

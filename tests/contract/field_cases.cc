@@ -9,7 +9,7 @@ namespace ferry::contract {
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 50;
+constexpr int kRounds = 20;
 #else
 constexpr int kRounds = 1000;
 #endif

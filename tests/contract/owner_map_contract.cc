@@ -42,6 +42,23 @@ TEST_P(OwnerMapContract, ServesRedundantSlots) {
   for (const Layout layout : kLayouts) check(with_owners(layout, {0, 0, 1, 1, 2, 2, 1, 2}, 3, 4));
 }
 
+TEST_P(OwnerMapContract, ChoosesReplicasTheSameWayEveryTime) {
+  // Two slots for logical expert 0, three for 1: token t, column k takes (t * 31 + k) % count.
+  const std::vector<std::vector<int>> replicas = {{0, 4}, {1, 5, 2}};
+  for (const DType dtype : {DType::kInt32, DType::kInt64}) {
+    HostTensor logical(dtype, {3, 2});
+    for (const std::int64_t i : {0, 2, 4}) logical.set(i, 0);
+    for (const std::int64_t i : {1, 3}) logical.set(i, 1);
+    logical.set(5, -1);
+    HostTensor physical(dtype, {3, 2});
+
+    map_replicas(logical.view(), replicas, physical.view());
+
+    constexpr std::int64_t kExpected[] = {0, 5, 4, 2, 0, -1};
+    for (std::int64_t i = 0; i < 6; ++i) EXPECT_EQ(physical.int_at(i), kExpected[i]) << i;
+  }
+}
+
 TEST_P(OwnerMapContract, TellsHowManyExpertsARankOwns) {
   const Scenario scenario = with_owners(Layout::kByRank, {0, 0, 0, 0, 1, 2, 2}, 3, 5);
   support::run_ranks(3, [&](Group group) {

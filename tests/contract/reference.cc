@@ -116,6 +116,13 @@ class DeliveryCheck {
     check_list("num_rows", got_.num_rows, {expected_.num_rows});
     check_list("expert_counts", got_.expert_counts, expected_.counts);
     check_list("expert_offsets", got_.expert_offsets, expected_.offsets);
+    if (scenario_.layout == Layout::kByExpert) {
+      std::vector<std::int64_t> aligned;
+      for (const std::int64_t count : expected_.counts)
+        aligned.push_back((count + scenario_.alignment - 1) / scenario_.alignment *
+                          scenario_.alignment);
+      check_list("aligned_expert_counts", got_.aligned_expert_counts, aligned);
+    }
     if (!is_by_rank()) return;
     std::vector<std::int64_t> sources(at(routing_.num_ranks() + 1));
     for (const oracle::Row& row : expected_.rows) ++sources[at(row.source + 1)];

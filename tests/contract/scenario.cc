@@ -132,6 +132,7 @@ Received fetch(const EngineMemory& memory, const Delivery& delivery) {
   received.row_expert = copy(delivery.row_expert());
   received.num_rows = copy(delivery.num_rows());
   received.expert_counts = copy(delivery.expert_counts());
+  received.aligned_expert_counts = copy(delivery.aligned_expert_counts());
   received.expert_offsets = copy(delivery.expert_offsets());
   received.source_offsets = copy(delivery.source_offsets());
   return received;

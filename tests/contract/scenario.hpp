@@ -80,7 +80,7 @@ struct Scenario {
 // One delivery, copied to host memory.
 struct Received {
   HostTensor tokens, scales, topk_idx, topk_weights, row_source, row_expert, num_rows;
-  HostTensor expert_counts, expert_offsets, source_offsets;
+  HostTensor expert_counts, aligned_expert_counts, expert_offsets, source_offsets;
 };
 [[nodiscard]] Received fetch(const EngineMemory& memory, const Delivery& delivery);
 
