@@ -10,6 +10,12 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYP
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
 endif()
 
+# Builds of the same sources in several folders share their objects where ccache is installed.
+find_program(FERRY_CCACHE ccache)
+if(PROJECT_IS_TOP_LEVEL AND FERRY_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${FERRY_CCACHE})
+endif()
+
 if(FERRY_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "FERRY_FUZZ=ON needs clang, the compiler is '${CMAKE_CXX_COMPILER_ID}'; "

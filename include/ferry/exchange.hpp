@@ -49,7 +49,9 @@ enum class Sizing : int {
 
 enum class Duplicates : int {
   kRefuse = 0,  // an expert named twice by one token is an error on all ranks
-  kAccept = 1,  // each occurrence contributes: one row per rank, one per (token, expert, k)
+  // Each occurrence contributes: one row per rank, one per (token, expert, k). kPadded holds
+  // R*max_tokens rows per expert; a batch with more for one is refused on all ranks.
+  kAccept = 1,
 };
 
 // What happens to rows beyond max_recv_rows.
@@ -59,12 +61,14 @@ enum class Overflow : int {
 };
 
 // Conversion of bf16 rows on the way; one scale per 128 channels (the last group may be short).
-// Formulas: design.md section 7 of the protocol; value = fp8 * scale.
+// value = fp8 * scale. amax: the largest finite magnitude of the group, at least 1e-4. A NaN stays
+// in its own element (0x7F), an infinity becomes +-448.
 enum class Quantize : int {
   kNone = 0,
-  kFp8 = 1,       // fp8 e4m3, scales float32 [n, ceil(H/128)]
-  kFp8Ue8m0 = 2,  // fp8 e4m3, power-of-two scales: int32 [n, ceil(H/512)], group 4p+i in byte i of
-                  // word p (least significant first), each byte an fp32 exponent
+  kFp8 = 1,  // fp8 e4m3 of x * (448 / amax); scales float32 [n, ceil(H/128)], amax * (1 / 448)
+  // fp8 e4m3 of x * 2^-e, e = ceil(log2(amax / 448)); scales int32 [n, ceil(H/512)], group 4p+i in
+  // byte i of word p (least significant first), each byte the fp32 exponent of 2^e.
+  kFp8Ue8m0 = 2,
 };
 
 enum class ScaleLayout : int {

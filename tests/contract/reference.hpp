@@ -20,8 +20,8 @@ namespace ferry::contract {
                                            int rank,
                                            const Received& received);
 
-// Sums of a scenario, [T, H] of its sum type per rank, by protocol section 7; y of every rank is
-// rows_of().
+// Sums of a scenario, [T, H] of its sum type per rank, by docs/architecture.md, Numbers; y of every
+// rank is rows_of().
 class CombineReference {
  public:
   explicit CombineReference(const Scenario& scenario);

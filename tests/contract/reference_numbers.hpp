@@ -6,7 +6,8 @@
 #include "ferry/exchange.hpp"
 #include "support/host_tensor.hpp"
 
-// The arithmetic of protocol section 7, element by element, written apart from the engines.
+// The arithmetic of docs/architecture.md, Numbers, element by element, written apart from the
+// engines.
 
 namespace ferry::contract {
 
