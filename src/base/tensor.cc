@@ -8,6 +8,17 @@
 
 namespace ferry {
 
+namespace {
+
+// Extents come from callers: a product that does not fit becomes the largest number, which no real
+// tensor reaches.
+std::int64_t saturating_product(std::int64_t a, std::int64_t b) noexcept {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+}  // namespace
+
 const char* version() noexcept {
   return FERRY_TEXT(FERRY_VERSION_MAJOR) "." FERRY_TEXT(FERRY_VERSION_MINOR) "." FERRY_TEXT(
       FERRY_VERSION_PATCH);
@@ -62,14 +73,14 @@ TensorView TensorView::dense(const void* data,
   std::int64_t stride = 1;
   for (int dim = view.num_dims - 1; dim >= 0; --dim) {
     view.strides[dim] = stride;
-    stride *= view.shape[dim];
+    stride = saturating_product(stride, view.shape[dim]);
   }
   return view;
 }
 
 std::int64_t TensorView::num_elements() const noexcept {
   std::int64_t count = num_dims > 0 ? 1 : 0;
-  for (int dim = 0; dim < num_dims; ++dim) count *= shape[dim];
+  for (int dim = 0; dim < num_dims; ++dim) count = saturating_product(count, shape[dim]);
   return count;
 }
 
@@ -77,7 +88,7 @@ bool TensorView::is_dense() const noexcept {
   std::int64_t stride = 1;
   for (int dim = num_dims - 1; dim >= 0; --dim) {
     if (shape[dim] != 1 && strides[dim] != stride && num_elements() != 0) return false;
-    stride *= shape[dim];
+    stride = saturating_product(stride, shape[dim]);
   }
   return true;
 }

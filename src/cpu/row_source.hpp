@@ -33,16 +33,18 @@ void for_each_source_run(const RouteState& route, int num_ranks, const Visit& vi
   }
 }
 
-// Calls visit(first_row, num_rows) for every run of rows that hold data; kByRank has one.
+// Calls visit(first_row, num_rows) for every run of rows that hold data, none of them empty; kByRank
+// has at most one.
 template <typename Visit>
 void for_each_filled_run(const RouteState& route, const Visit& visit) {
   const plan::ReceivePlan& receive = route.receive;
   if (route.shape.layout == Layout::kByRank) {
-    visit(std::int64_t{0}, receive.num_rows);
+    if (receive.num_rows > 0) visit(std::int64_t{0}, receive.num_rows);
     return;
   }
   for (std::size_t expert = 0; expert < receive.expert_counts.size(); ++expert)
-    visit(receive.expert_offsets[expert], receive.expert_counts[expert]);
+    if (receive.expert_counts[expert] > 0)
+      visit(receive.expert_offsets[expert], receive.expert_counts[expert]);
 }
 
 }  // namespace ferry::cpu
