@@ -14,8 +14,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-constexpr std::int64_t kHeapBytes = std::int64_t{1} << 42;
-
 layout::ArenaLayout small_layout() {
   layout::ArenaShape shape;
   shape.num_ranks = 1;
@@ -26,27 +24,29 @@ layout::ArenaLayout small_layout() {
   shape.max_sum_row_bytes = 128;
   shape.delivery_rows = 16;
   shape.slots_per_token = 2;
-  shape.heap_bytes = kHeapBytes;
+  // Address space for more than the machine can back.
+  shape.heap_bytes = read_availability().available_bytes + (std::int64_t{4} << 30);
   return layout::make_arena_layout(shape);
 }
 
 class ArenaOfOneRank : public testing::Test {
  protected:
   ArenaOfOneRank()
-      : store_(std::move(boot::make_thread_stores(1).front())),
-        arena_(Arena::open(*store_, small_layout(), 5s)) {}
+      : layout_(small_layout()),
+        store_(std::move(boot::make_thread_stores(1).front())),
+        arena_(Arena::open(*store_, layout_, 5s)) {}
 
+  layout::ArenaLayout layout_;
   std::unique_ptr<boot::Store> store_;
   Arena arena_;
 };
 
 TEST_F(ArenaOfOneRank, ReservesPagesOnce) {
-  const layout::ArenaLayout layout = small_layout();
   const std::int64_t before = arena_.reserved_bytes();
 
-  arena_.reserve(layout.heap + 100, 5000);
+  arena_.reserve(layout_.heap + 100, 5000);
   const std::int64_t after = arena_.reserved_bytes();
-  arena_.reserve(layout.heap, 8192);
+  arena_.reserve(layout_.heap, 8192);
 
   EXPECT_EQ(after - before, 8192);
   EXPECT_EQ(arena_.reserved_bytes(), after);
