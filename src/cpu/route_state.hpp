@@ -39,8 +39,7 @@ struct RouteState {
 
   Counters counters;
 
-  // Rows that really are in memory, gaps included (kPadded: address range, not rows in use).
-  [[nodiscard]] std::int64_t num_rows() const { return receive.num_rows; }
+  // Rows of the outputs as the caller sees them: those received (gaps included), or the worst case.
   [[nodiscard]] std::int64_t num_output_rows() const {
     return sizing == Sizing::kExact ? receive.num_rows : worst_rows;
   }
