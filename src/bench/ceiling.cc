@@ -16,6 +16,7 @@
 #include "base/human.hpp"
 #include "cpu/copy.hpp"
 #include "memory/availability.hpp"
+#include "memory/huge_pages.hpp"
 #include "memory/shared_mapping.hpp"
 
 namespace ferry::bench {
@@ -46,6 +47,7 @@ std::int64_t choose_buffer_bytes() {
 std::shared_ptr<memory::SharedMapping> make_buffer(const char* label, std::int64_t bytes) {
   const UniqueFd fd = memory::make_shared_object(label, bytes);
   auto mapping = memory::SharedMapping::open(fd.get(), bytes);
+  memory::prefer_huge_pages(fd.get(), mapping->base(), 0, bytes);  // as the arena does
   // Touched before the clock runs: every page is there, and none is the shared page of zeros.
   std::memset(mapping->base(), 1, static_cast<std::size_t>(bytes));
   return mapping;

@@ -46,13 +46,12 @@ void Engine::sum_tokens(CombineOperation& combine,
   const bool is_weighted = combine.topk_weights != nullptr;
   // Entries stand by (rank, k); the other orders go by k.
   const bool is_by_k = is_weighted || config_.row_order == RowOrder::kHighestKAscending;
-  // A large batch does not stay in the cache: its sums are made in a buffer that does and streamed
-  // out, which spares the reads of `out` that plain stores cost.
-  const bool is_streamed = !combine.is_low_latency && combine.kind != Operation::kCombineWeights;
+  // A large batch does not stay in the cache: streaming the sums out spares the reads of `out` that
+  // plain stores cost.
+  const bool is_streamed =
+      !combine.is_low_latency && can_stream(combine.out, combine.out_pitch, combine.row_bytes);
   pool_.parallel_for(
       end_token - first_token, kTokensPerPiece, [&](std::int64_t begin, std::int64_t end, int) {
-        std::vector<std::byte> sum_buffer(is_streamed ? static_cast<std::size_t>(combine.row_bytes)
-                                                      : 0);
         for (std::int64_t token = first_token + begin; token < first_token + end; ++token) {
           const std::span<const plan::SendEntry> stored = route.send.of_token(token);
           if (token + 1 < first_token + end)
@@ -76,16 +75,14 @@ void Engine::sum_tokens(CombineOperation& combine,
             SumArgs sum;
             sum.dtype = combine.dtype;
             sum.hidden = combine.hidden;
-            std::byte* out_row = combine.out + token * combine.out_pitch;
-            sum.out = is_streamed ? sum_buffer.data() : out_row;
+            sum.out = combine.out + token * combine.out_pitch;
+            sum.is_streamed = is_streamed;
             sum.rows = std::span<const void* const>(rows.data(), stored.size());
             sum.weights = is_weighted ? weights.data() : nullptr;
             if (combine.bias != nullptr) sum.bias = combine.bias + token * combine.bias_pitch;
             if (combine.second_bias != nullptr)
               sum.second_bias = combine.second_bias + token * combine.second_bias_pitch;
             sum_rows(sum);
-            if (is_streamed)
-              stream_copy(out_row, sum_buffer.data(), static_cast<std::size_t>(combine.row_bytes));
           }
           if (!combine.has_row_weights) continue;
           float* out = combine.combined_weights + token * top_k;
@@ -149,7 +146,12 @@ void Engine::sum_staged_tokens(CombineOperation& combine,
   const auto record = [&](std::int64_t token, const plan::SendEntry& entry) {
     return area + ((token - first_token) * slots + entry.slot) * pitch;
   };
-  sum_tokens(combine, first_token, end_token, record,
+  const auto row_of = [&](std::int64_t token, const plan::SendEntry& entry) {
+    return entry.rank == rank() && combine.takes_own_rows_from_y()
+               ? combine.y + entry.row * combine.y_pitch
+               : record(token, entry);
+  };
+  sum_tokens(combine, first_token, end_token, row_of,
              [&](std::int64_t token, const plan::SendEntry& entry, int k) {
                return record(token, entry) + combine.row_bytes + k * 4;
              });
@@ -181,8 +183,9 @@ void Engine::count_combine(CombineOperation& combine) {
     num_own_remote += entry.rank != rank() ? 1 : 0;
   std::int64_t num_received = 0;
   for (const std::int64_t rows : route.receive.rows_from_rank) num_received += rows;
-  const std::int64_t num_sent =
-      num_received - route.receive.rows_from_rank[static_cast<std::size_t>(rank())];
+  const std::int64_t num_local = route.receive.rows_from_rank[static_cast<std::size_t>(rank())];
+  const std::int64_t num_sent = num_received - num_local;
+  const std::int64_t num_staged = combine.takes_own_rows_from_y() ? num_sent : num_received;
   for (Counters* counters : {&counters_, &route.counters}) {
     counters->combines += 1;
     counters->combine_logical_bytes += num_received * combine.row_bytes;  // contributed
@@ -191,9 +194,9 @@ void Engine::count_combine(CombineOperation& combine) {
     counters->memory_bytes_read += num_own * combine.row_bytes;
     counters->memory_bytes_written += route.num_tokens * combine.row_bytes;
     if (combine.is_pull) continue;
-    counters->memory_bytes_read += num_received * combine.row_bytes;
-    counters->memory_bytes_written += num_received * combine.row_bytes;
-    counters->staged_bytes += num_received * combine.row_bytes;
+    counters->memory_bytes_read += num_staged * combine.row_bytes;
+    counters->memory_bytes_written += num_staged * combine.row_bytes;
+    counters->staged_bytes += num_staged * combine.row_bytes;
   }
 }
 

@@ -164,6 +164,13 @@ void Engine::push_rows(const CombineOperation& combine,
   const std::int64_t pitch = push_pitch(combine);
   const int num_weights = combine.has_row_weights ? row_weights_per_row(route) : 0;
   const auto row_bytes = static_cast<std::size_t>(combine.row_bytes);
+  const auto copy = [&combine](std::byte* place, const std::byte* row, std::size_t bytes) {
+    // A small batch is still in the cache when its owner sums it, so it should stay there.
+    if (combine.is_low_latency)
+      std::memcpy(place, row, bytes);
+    else
+      stream_copy(place, row, bytes);
+  };
   for_each_source_run(
       route, num_ranks(), [&](std::int64_t first_row, std::int64_t num_rows, int source, int) {
         std::byte* area = areas[static_cast<std::size_t>(source)];
@@ -172,7 +179,8 @@ void Engine::push_rows(const CombineOperation& combine,
             const std::int32_t* where = route.row_source.data() + row * 2;
             if (where[0] < first_token || where[0] >= end_token) continue;
             std::byte* place = area + ((where[0] - first_token) * slots + where[1]) * pitch;
-            stream_copy(place, combine.y + row * combine.y_pitch, row_bytes);
+            if (source != rank() || !combine.takes_own_rows_from_y())
+              copy(place, combine.y + row * combine.y_pitch, row_bytes);
             if (num_weights > 0)
               std::memcpy(place + combine.row_bytes, combine.row_weights + row * num_weights,
                           static_cast<std::size_t>(num_weights) * 4);

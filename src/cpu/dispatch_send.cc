@@ -349,7 +349,7 @@ void Engine::count_dispatch(DispatchOperation& dispatch) {
     if (!dispatch.is_low_latency) continue;
     counters->memory_bytes_read += num_received * bytes;
     counters->memory_bytes_written += num_received * bytes;
-    counters->staged_bytes += num_received * bytes;
+    counters->staged_bytes += (num_received - dispatch.num_direct_rows) * bytes;
   }
 }
 

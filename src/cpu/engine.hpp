@@ -67,6 +67,8 @@ struct DispatchOperation {
   std::int64_t weights_pitch = 0;
   Gaps gaps = Gaps::kUndefined;
 
+  bool is_split = false;  // the caller's tensors may change between begin and finish
+
   int slot = 0;                               // of the delivery ring
   std::optional<std::int64_t> direct_offset;  // the caller's rows, inside the arena
   std::byte* staged_out = nullptr;            // the caller's rows, outside it
@@ -83,10 +85,15 @@ struct DispatchOperation {
   std::uint64_t low_latency_ordinal = 0;
   std::int64_t num_wire_rows = 0;     // rows that this rank wrote into other ranks' memory
   std::int64_t num_written_rows = 0;  // rows that it wrote at all
+  std::int64_t num_direct_rows = 0;   // rows that finish takes from the caller's x
   bool is_finished = false;
 
   [[nodiscard]] std::int64_t scale_bytes() const {
     return num_scales * static_cast<std::int64_t>(dtype_bytes(scale_dtype));
+  }
+  // Low latency: a rank's rows for itself need no copy in between.
+  [[nodiscard]] bool takes_own_rows_from_x() const {
+    return !is_split && quantize == Quantize::kNone;
   }
 };
 
@@ -105,7 +112,7 @@ struct CombineOperation {
   std::byte* out = nullptr;
   std::int64_t out_pitch = 0;
   CombineForm form = CombineForm::kAuto;
-  bool is_split = false;
+  bool is_split = false;  // as above
 
   const std::byte* topk_weights = nullptr;  // float32 [T, K]: weighted
   std::int64_t topk_weights_pitch = 0;
@@ -126,6 +133,9 @@ struct CombineOperation {
   bool is_low_latency = false;
   std::uint64_t low_latency_ordinal = 0;
   bool is_finished = false;
+
+  // Low latency: a rank's rows for itself need no copy in between.
+  [[nodiscard]] bool takes_own_rows_from_y() const { return is_low_latency && !is_split; }
 };
 
 // Low-latency operations of one kind, numbered from 1. Operation n uses buffer n modulo the number
@@ -256,9 +266,20 @@ class Engine {
   void finish_low_latency_dispatch(DispatchOperation& dispatch);
   void send_parcels(DispatchOperation& dispatch);
   void expand_source(DispatchOperation& dispatch, int source);
-  void place_row(const DispatchOperation& dispatch, const std::byte* record, std::int64_t row);
-  void place_by_rank(const DispatchOperation& dispatch, const std::byte* record, std::int64_t row);
+  // Where the row of a record lies: behind it, or still in the caller's x.
+  [[nodiscard]] const std::byte* row_of_record(const DispatchOperation& dispatch,
+                                               int source,
+                                               const std::byte* record) const;
+  void place_row(const DispatchOperation& dispatch,
+                 int source,
+                 const std::byte* record,
+                 std::int64_t row);
+  void place_by_rank(const DispatchOperation& dispatch,
+                     int source,
+                     const std::byte* record,
+                     std::int64_t row);
   void place_by_expert(const DispatchOperation& dispatch,
+                       int source,
                        const std::byte* record,
                        std::int64_t row,
                        int k);

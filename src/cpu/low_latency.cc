@@ -106,7 +106,8 @@ void Engine::send_parcels(DispatchOperation& dispatch) {
       prepared = parcel.token;
       std::byte* record = arena_.base_of(parcel.rank) + region + parcel.position * parts.bytes;
       // Plain stores: the receiver reads these bytes next, so they should stay in the cache.
-      std::memcpy(record + parts.row, row, static_cast<std::size_t>(dispatch.row_bytes));
+      if (parcel.rank != rank() || !dispatch.takes_own_rows_from_x())
+        std::memcpy(record + parts.row, row, static_cast<std::size_t>(dispatch.row_bytes));
       if (scales != nullptr)
         std::memcpy(record + parts.scales, scales,
                     static_cast<std::size_t>(dispatch.scale_bytes()));
@@ -130,7 +131,8 @@ void Engine::send_parcels(DispatchOperation& dispatch) {
   std::int64_t num_remote = 0;
   for (const Parcel& parcel : parcels) num_remote += parcel.rank != rank() ? 1 : 0;
   dispatch.num_wire_rows = num_remote;
-  dispatch.num_written_rows = num_parcels;
+  dispatch.num_direct_rows = dispatch.takes_own_rows_from_x() ? num_parcels - num_remote : 0;
+  dispatch.num_written_rows = num_parcels - dispatch.num_direct_rows;
 }
 
 void Engine::finish_low_latency_dispatch(DispatchOperation& dispatch) {
@@ -177,7 +179,7 @@ void Engine::expand_source(DispatchOperation& dispatch, int source) {
     const std::byte* record = records + i * parts.bytes;
     if (is_by_rank) {
       const std::int64_t row = receive.source_offsets[from] + i;
-      if (row < receive.source_offsets[from + 1]) place_by_rank(dispatch, record, row);
+      if (row < receive.source_offsets[from + 1]) place_by_rank(dispatch, source, record, row);
       continue;
     }
     for (int k = 0; k < config_.top_k; ++k) {
@@ -186,15 +188,23 @@ void Engine::expand_source(DispatchOperation& dispatch, int source) {
       const auto expert = static_cast<std::size_t>(local);
       const std::int64_t row = next[expert]++;
       if (row < receive.expert_offsets[expert] + receive.expert_counts[expert])
-        place_by_expert(dispatch, record, row, k);
+        place_by_expert(dispatch, source, record, row, k);
     }
   }
 }
 
+const std::byte* Engine::row_of_record(const DispatchOperation& dispatch,
+                                       int source,
+                                       const std::byte* record) const {
+  if (source != rank() || !dispatch.takes_own_rows_from_x()) return record + layout_.ll_record.row;
+  return dispatch.x + load<std::int32_t>(record + layout_.ll_record.source) * dispatch.x_pitch;
+}
+
 void Engine::place_row(const DispatchOperation& dispatch,
+                       int source,
                        const std::byte* record,
                        std::int64_t row) {
-  std::memcpy(rows_of(dispatch) + row * dispatch.row_bytes, record + layout_.ll_record.row,
+  std::memcpy(rows_of(dispatch) + row * dispatch.row_bytes, row_of_record(dispatch, source, record),
               static_cast<std::size_t>(dispatch.row_bytes));
   const std::int64_t scale_bytes = dispatch.scale_bytes();
   if (scale_bytes > 0)
@@ -205,9 +215,10 @@ void Engine::place_row(const DispatchOperation& dispatch,
 }
 
 void Engine::place_by_rank(const DispatchOperation& dispatch,
+                           int source,
                            const std::byte* record,
                            std::int64_t row) {
-  place_row(dispatch, record, row);
+  place_row(dispatch, source, record, row);
   const int top_k = config_.top_k;
   const std::byte* ids = record + layout_.ll_record.topk_idx;
   std::byte* out = delivery_part(dispatch.slot, layout_.delivery.topk_idx);
@@ -226,10 +237,11 @@ void Engine::place_by_rank(const DispatchOperation& dispatch,
 }
 
 void Engine::place_by_expert(const DispatchOperation& dispatch,
+                             int source,
                              const std::byte* record,
                              std::int64_t row,
                              int k) {
-  place_row(dispatch, record, row);
+  place_row(dispatch, source, record, row);
   const std::int32_t slot = k;
   std::memcpy(delivery_part(dispatch.slot, layout_.delivery.row_source) + row * 8 + 4, &slot, 4);
   const auto weight = load<float>(record + layout_.ll_record.weights + k * 4);
@@ -237,7 +249,7 @@ void Engine::place_by_expert(const DispatchOperation& dispatch,
     std::memcpy(delivery_part(dispatch.slot, layout_.delivery.weights) + row * 4, &weight, 4);
   if (dispatch.is_scaled_by_weights)
     scale_row(dispatch.row_dtype, rows_of(dispatch) + row * dispatch.row_bytes,
-              record + layout_.ll_record.row, weight, dispatch.hidden);
+              row_of_record(dispatch, source, record), weight, dispatch.hidden);
 }
 
 void Engine::begin_low_latency_combine(CombineOperation& combine) {

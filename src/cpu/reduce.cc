@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cpu/row_codec.hpp"
+#include "cpu/streaming.hpp"
 #include "cpu/vector_loop.hpp"
 
 namespace ferry::cpu {
@@ -13,6 +14,10 @@ namespace {
 // Words of a row that are summed before the next ones: accumulators and result stay in the
 // first-level cache, and every row is read in runs of whole lines.
 constexpr std::size_t kBlockWords = 512;
+
+// A sum that stays in registers hands its result over in pieces of this size: whole lines, so that
+// they can be streamed, and long enough for the compiler to vectorise.
+constexpr std::size_t kPieceWords = 64;
 
 const std::byte* bytes_of(const void* pointer) { return static_cast<const std::byte*>(pointer); }
 
@@ -95,11 +100,23 @@ FERRY_INLINE_LOOP void add_bias(Accumulators& sums,
                         std::index_sequence<0>());
 }
 
+// A finished piece of a row, from the first-level cache to its place.
+FERRY_INLINE_LOOP void store_words(std::byte* out,
+                                   const std::uint32_t* words,
+                                   std::size_t num_words,
+                                   bool is_streamed) noexcept {
+  const auto* from = reinterpret_cast<const std::byte*>(words);
+  if (is_streamed) {
+    stream_lines(out, from, 4 * num_words / kLineBytes);
+  } else {
+    std::memcpy(out, from, 4 * num_words);
+  }
+}
+
 template <typename Word>
 FERRY_INLINE_LOOP void sum_block(const SumArgs& args,
                                  std::size_t offset,
-                                 std::size_t num_words,
-                                 std::byte* out) noexcept {
+                                 std::size_t num_words) noexcept {
   Accumulators sums;
   if (args.bias == nullptr) {
     std::fill_n(sums.even, num_words, 0.0F);
@@ -118,54 +135,57 @@ FERRY_INLINE_LOOP void sum_block(const SumArgs& args,
   } else {
     add_all<Word, false>(sums, num_words, args, offset);
   }
-  for (std::size_t i = 0; i < num_words; ++i) {
-    store_word(out + 4 * i, pack_word<Word>(sums.even[i], sums.odd[i]));
-  }
+  alignas(64) std::uint32_t words[kBlockWords];
+  for (std::size_t i = 0; i < num_words; ++i) words[i] = pack_word<Word>(sums.even[i], sums.odd[i]);
+  store_words(static_cast<std::byte*>(args.out) + offset, words, num_words, args.is_streamed);
 }
 
 // The whole sum of a few rows without bias, in registers.
 template <typename Word, bool kIsWeighted, std::size_t... kRows>
 FERRY_INLINE_LOOP void sum_in_registers(const SumArgs& args,
-                                        std::byte* __restrict out,
                                         std::index_sequence<kRows...>) noexcept {
   const std::size_t num_words = static_cast<std::size_t>(args.hidden) / Word::kChannels;
   const std::byte* const rows[] = {bytes_of(args.rows[kRows])...};
   const float weights[] = {(kIsWeighted ? args.weights[kRows] : 1.0F)...};
-  for (std::size_t i = 0; i < num_words; ++i) {
-    const std::uint32_t words[] = {load_word(rows[kRows] + 4 * i)...};
-    float even = 0.0F;
-    float odd = 0.0F;
-    ((even = add<kIsWeighted>(even, weights[kRows], Word::even(words[kRows]))), ...);
-    if constexpr (Word::kChannels == 2) {
-      ((odd = add<kIsWeighted>(odd, weights[kRows], Word::odd(words[kRows]))), ...);
+  for (std::size_t first = 0; first < num_words; first += kPieceWords) {
+    const std::size_t piece_words = std::min(kPieceWords, num_words - first);
+    alignas(64) std::uint32_t sums[kPieceWords];
+    for (std::size_t i = 0; i < piece_words; ++i) {
+      const std::uint32_t words[] = {load_word(rows[kRows] + 4 * (first + i))...};
+      float even = 0.0F;
+      float odd = 0.0F;
+      ((even = add<kIsWeighted>(even, weights[kRows], Word::even(words[kRows]))), ...);
+      if constexpr (Word::kChannels == 2) {
+        ((odd = add<kIsWeighted>(odd, weights[kRows], Word::odd(words[kRows]))), ...);
+      }
+      sums[i] = pack_word<Word>(even, odd);
     }
-    store_word(out + 4 * i, pack_word<Word>(even, odd));
+    store_words(static_cast<std::byte*>(args.out) + 4 * first, sums, piece_words, args.is_streamed);
   }
 }
 
 // Any number of rows, block by block.
 template <typename Word>
-FERRY_INLINE_LOOP void sum_in_blocks(const SumArgs& args, std::byte* out) noexcept {
+FERRY_INLINE_LOOP void sum_in_blocks(const SumArgs& args) noexcept {
   const std::size_t num_words = static_cast<std::size_t>(args.hidden) / Word::kChannels;
-  for (std::size_t word = 0; word < num_words; word += kBlockWords) {
-    const std::size_t block_words = std::min(kBlockWords, num_words - word);
-    sum_block<Word>(args, 4 * word, block_words, out + 4 * word);
-  }
+  for (std::size_t word = 0; word < num_words; word += kBlockWords)
+    sum_block<Word>(args, 4 * word, std::min(kBlockWords, num_words - word));
 }
 
-// Most tokens have few rows: one per destination rank. Prefetching the rows' next block, and
-// streaming stores for the result, were tried with kernel_benchmark (sum_streams, sum_gathered) and
-// slowed sums down on a two-core virtual machine with AVX2.
+// Most tokens have few rows: one per destination rank.
 template <typename Word, bool kIsWeighted>
 FERRY_INLINE_LOOP void sum_words(const SumArgs& args) noexcept {
-  auto* out = static_cast<std::byte*>(args.out);
   const bool has_bias = args.bias != nullptr || args.second_bias != nullptr;
   switch (has_bias ? 0 : args.rows.size()) {
-    case 1: return sum_in_registers<Word, kIsWeighted>(args, out, std::make_index_sequence<1>());
-    case 2: return sum_in_registers<Word, kIsWeighted>(args, out, std::make_index_sequence<2>());
-    case 3: return sum_in_registers<Word, kIsWeighted>(args, out, std::make_index_sequence<3>());
-    case 4: return sum_in_registers<Word, kIsWeighted>(args, out, std::make_index_sequence<4>());
-    default: return sum_in_blocks<Word>(args, out);
+    case 1: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<1>());
+    case 2: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<2>());
+    case 3: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<3>());
+    case 4: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<4>());
+    case 5: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<5>());
+    case 6: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<6>());
+    case 7: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<7>());
+    case 8: return sum_in_registers<Word, kIsWeighted>(args, std::make_index_sequence<8>());
+    default: return sum_in_blocks<Word>(args);
   }
 }
 
@@ -216,6 +236,12 @@ FERRY_VECTOR_LOOP void scale_fp32(std::byte* out,
 }
 
 }  // namespace
+
+bool can_stream(const void* start, std::int64_t pitch, std::int64_t row_bytes) noexcept {
+  constexpr auto kLine = static_cast<std::int64_t>(kLineBytes);
+  return reinterpret_cast<std::uintptr_t>(start) % kLineBytes == 0 && pitch % kLine == 0 &&
+         row_bytes % kLine == 0;
+}
 
 void sum_rows(const SumArgs& args) noexcept {
   if (args.dtype == DType::kBf16) sum_bf16(args);

@@ -18,8 +18,15 @@ struct SumArgs {
   const float* weights = nullptr;     // [rows.size()], or null: unweighted
   const void* bias = nullptr;         // [hidden] of dtype, or null
   const void* second_bias = nullptr;  // likewise
+  // Past the cache: only where can_stream() holds, and visible to others only after stream_fence().
+  bool is_streamed = false;
 };
 void sum_rows(const SumArgs& args) noexcept;
+
+// Whether rows at `start`, `pitch` bytes apart, consist of whole aligned cache lines.
+[[nodiscard]] bool can_stream(const void* start,
+                              std::int64_t pitch,
+                              std::int64_t row_bytes) noexcept;
 
 // out = round(weight * row); bf16, fp16, fp32.
 void scale_row(DType dtype, void* out, const void* row, float weight, std::int64_t hidden) noexcept;

@@ -48,15 +48,15 @@ Pending<Route> Exchange::begin_route(const TensorView& topk_idx,
 Delivery Exchange::dispatch(const Route& route,
                             const TensorView& x,
                             const DispatchOptions& options,
-                            StreamRef stream) {
-  return begin_dispatch(route, x, options, stream).finish();
+                            StreamRef) {
+  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options, false)).finish();
 }
 
 Pending<Delivery> Exchange::begin_dispatch(const Route& route,
                                            const TensorView& x,
                                            const DispatchOptions& options,
                                            StreamRef) {
-  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options));
+  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options, true));
 }
 
 void Exchange::combine(const Route& route,

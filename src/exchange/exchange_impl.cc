@@ -214,7 +214,8 @@ int ExchangeImpl::take_slot() {
 
 std::shared_ptr<PendingImpl> ExchangeImpl::begin_dispatch(const Route& route,
                                                           const TensorView& x,
-                                                          const DispatchOptions& options) {
+                                                          const DispatchOptions& options,
+                                                          bool is_split) {
   require_alive();
   auto pending = std::make_shared<PendingImpl>();
   pending->exchange = weak_from_this();
@@ -223,6 +224,7 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_dispatch(const Route& route,
   make_room_for_dispatch();
   cpu::DispatchOperation& dispatch = pending->dispatch.emplace();
   dispatch.route = pending->route->state;
+  dispatch.is_split = is_split;
   cpu::RouteState& state = *dispatch.route;
 
   DispatchOptions merged = options;

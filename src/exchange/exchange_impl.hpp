@@ -73,7 +73,8 @@ class ExchangeImpl : public std::enable_shared_from_this<ExchangeImpl> {
   std::shared_ptr<PendingImpl> begin_route(const TensorView& topk_idx, const RouteOptions& options);
   std::shared_ptr<PendingImpl> begin_dispatch(const Route& route,
                                               const TensorView& x,
-                                              const DispatchOptions& options);
+                                              const DispatchOptions& options,
+                                              bool is_split);
   std::shared_ptr<PendingImpl> begin_combine(const Route& route,
                                              const TensorView& y,
                                              const TensorView& out,

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/human.hpp"
 #include "memory/availability.hpp"
+#include "memory/huge_pages.hpp"
 
 namespace ferry::memory {
 
@@ -69,8 +70,24 @@ void Arena::reserve(std::int64_t offset, std::int64_t bytes) {
     while (page < end_page && has_page_[static_cast<std::size_t>(page)]) ++page;
     const std::int64_t first = page;
     while (page < end_page && !has_page_[static_cast<std::size_t>(page)]) ++page;
-    if (page > first) reserve_run(first, page - first);
+    if (page > first) {
+      reserve_run(first, page - first);
+      join_block(first);
+      join_block(page - 1);
+    }
   }
+}
+
+// Makes the block around `page` huge when a run that only touched it has completed it.
+void Arena::join_block(std::int64_t page) noexcept {
+  constexpr std::int64_t kPagesPerBlock = kHugePageBytes / kPage;
+  const std::int64_t first = page / kPagesPerBlock * kPagesPerBlock;
+  const std::int64_t end = first + kPagesPerBlock;
+  if (end * kPage > bytes_) return;
+  if (std::find(has_page_.begin() + first, has_page_.begin() + end, false) !=
+      has_page_.begin() + end)
+    return;
+  prefer_huge_pages(fd_.get(), base(), first * kPage, kHugePageBytes);
 }
 
 void Arena::reserve_run(std::int64_t first_page, std::int64_t num_pages) {
@@ -86,6 +103,7 @@ void Arena::reserve_run(std::int64_t first_page, std::int64_t num_pages) {
     };
     if (availability.available_bytes < num_pages * kPage + kMarginBytes)
       refuse(fmt::format("{} are kept free", human_bytes(kMarginBytes)));
+    prefer_huge_pages(fd_.get(), base(), first_page * kPage, step * kPage);
     int cause = EINTR;
     while (cause == EINTR) cause = ::posix_fallocate(fd_.get(), first_page * kPage, step * kPage);
     if (cause != 0) refuse(errno_text(cause));

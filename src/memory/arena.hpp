@@ -61,6 +61,7 @@ class Arena {
 
   Arena(const layout::ArenaLayout& layout, int rank);
   void reserve_run(std::int64_t first_page, std::int64_t num_pages);
+  void join_block(std::int64_t page) noexcept;
 
   int rank_;
   std::int64_t bytes_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <map>
@@ -11,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/human.hpp"
+#include "memory/huge_pages.hpp"
 
 namespace ferry::memory {
 
@@ -25,6 +27,34 @@ struct Registry {
 Registry& registry() {
   static Registry instance;
   return instance;
+}
+
+// The mapping starts at a multiple of a huge page, which is what lets its pages be huge. Returns
+// MAP_FAILED with errno set.
+void* map_aligned(int fd, std::size_t bytes) {
+  constexpr auto kAlignment = static_cast<std::size_t>(kHugePageBytes);
+  if (bytes < kAlignment)
+    return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* range = ::mmap(nullptr, bytes + kAlignment, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return range;
+  auto* start = static_cast<std::byte*>(range);
+  const std::size_t head = -reinterpret_cast<std::uintptr_t>(start) % kAlignment;
+  void* base = ::mmap(start + head, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+  if (base == MAP_FAILED) {
+    const int cause = errno;
+    ::munmap(range, bytes + kAlignment);
+    errno = cause;
+    return base;
+  }
+  // Only whole pages can go: the object's last one stays mapped as far as it reaches.
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t mapped = (bytes + page - 1) / page * page;
+  if (head > 0) ::munmap(start, head);
+  if (head + mapped < bytes + kAlignment)
+    ::munmap(start + head + mapped, bytes + kAlignment - head - mapped);
+  return base;
 }
 
 }  // namespace
@@ -55,8 +85,7 @@ std::shared_ptr<SharedMapping> SharedMapping::open(int fd, std::int64_t bytes) {
   const std::lock_guard lock(known.mutex);
   auto& entry = known.mappings[{status.st_dev, status.st_ino}];
   if (auto existing = entry.lock()) return existing;
-  void* base = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* base = map_aligned(fd, static_cast<std::size_t>(bytes));
   FERRY_CHECK(base != MAP_FAILED, ErrorCode::kNoResource,
               "cannot map {} ({} bytes) of shared memory: {}; try: ulimit -v unlimited",
               human_bytes(bytes), bytes, errno_text(errno));

@@ -72,7 +72,12 @@ Row expected_sum(const Sum& sum, std::size_t hidden) {
   return out;
 }
 
-// sum_rows on the packed rows, its result unpacked; also checks the bytes behind the result.
+struct alignas(64) Line {
+  std::byte bytes[64];
+};
+
+// sum_rows on the packed rows, its result unpacked; also checks the bytes behind the result, and
+// that a streamed sum is the same where there can be one.
 Row actual_sum(const Sum& sum, std::size_t hidden) {
   const std::size_t width = dtype_bytes(sum.dtype);
   std::vector<std::vector<std::byte>> packed;
@@ -83,13 +88,23 @@ Row actual_sum(const Sum& sum, std::size_t hidden) {
   const std::vector<std::byte> second_bias = pack(sum.dtype, sum.second_bias);
   std::vector<std::byte> out(hidden * width + 66, std::byte{0xEE});
 
-  sum_rows({.dtype = sum.dtype,
-            .hidden = static_cast<std::int64_t>(hidden),
-            .out = out.data() + 2,
-            .rows = rows,
-            .weights = sum.weights.empty() ? nullptr : sum.weights.data(),
-            .bias = sum.bias.empty() ? nullptr : bias.data() + 2,
-            .second_bias = sum.second_bias.empty() ? nullptr : second_bias.data() + 2});
+  SumArgs args{.dtype = sum.dtype,
+               .hidden = static_cast<std::int64_t>(hidden),
+               .out = out.data() + 2,
+               .rows = rows,
+               .weights = sum.weights.empty() ? nullptr : sum.weights.data(),
+               .bias = sum.bias.empty() ? nullptr : bias.data() + 2,
+               .second_bias = sum.second_bias.empty() ? nullptr : second_bias.data() + 2};
+  sum_rows(args);
+
+  std::vector<Line> lines(hidden * width / sizeof(Line));
+  const auto row_bytes = static_cast<std::int64_t>(hidden * width);
+  if (can_stream(lines.data(), row_bytes, row_bytes)) {
+    args.out = lines.data();
+    args.is_streamed = true;
+    sum_rows(args);
+    EXPECT_EQ(std::memcmp(lines.data(), out.data() + 2, hidden * width), 0);
+  }
 
   Row unpacked(hidden, 0);
   for (std::size_t i = 0; i < hidden; ++i) {
@@ -255,6 +270,15 @@ INSTANTIATE_TEST_SUITE_P(AllTypes,
                          testing::Combine(testing::Values(DType::kBf16, DType::kFp16, DType::kFp32),
                                           testing::Values(Values::kAnyBits, Values::kFinite),
                                           testing::Bool()));
+
+TEST(CanStream, AsksForWholeAlignedLines) {
+  alignas(64) std::byte rows[256] = {};
+
+  EXPECT_TRUE(can_stream(rows, 128, 64));
+  EXPECT_FALSE(can_stream(rows + 16, 128, 64));
+  EXPECT_FALSE(can_stream(rows, 96, 64));
+  EXPECT_FALSE(can_stream(rows, 128, 96));
+}
 
 // --- scale_row ---------------------------------------------------------------------------------
 

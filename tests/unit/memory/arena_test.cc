@@ -52,6 +52,17 @@ TEST_F(ArenaOfOneRank, ReservesPagesOnce) {
   EXPECT_EQ(arena_.reserved_bytes(), after);
 }
 
+TEST_F(ArenaOfOneRank, KeepsContentsWhenALaterRunCompletesAHugeBlock) {
+  const std::int64_t block = (layout_.heap + (4 << 20) - 1) >> 21 << 21;
+  arena_.reserve(block, 1 << 20);
+  arena_.base()[block + 5] = std::byte{42};
+
+  arena_.reserve(block + (1 << 20), 1 << 20);
+
+  EXPECT_EQ(arena_.base()[block + 5], std::byte{42});
+  EXPECT_EQ(arena_.base()[block + (1 << 20)], std::byte{0});
+}
+
 TEST_F(ArenaOfOneRank, GivesPagesBackAndRemembersThePeak) {
   const std::int64_t before = arena_.reserved_bytes();
 
