@@ -106,7 +106,7 @@ enum class LowLatencyForm : int {
       2,  // one copy per rank into fixed regions, placed by the receiver once counts are known
 };
 
-// The same on every rank, except num_threads and device.index; a difference is refused at creation
+// The same on every rank, except num_threads, num_sms and device.index; a difference is refused at creation
 // naming the field, the ranks and the values.
 struct ExchangeConfig {
   int num_experts = 0;      // E, 1..4096; physical slots
@@ -132,6 +132,7 @@ struct ExchangeConfig {
   RowOrder row_order = RowOrder::kRankAscending;
   Reduction reduction = Reduction::kPerNode;
   int num_threads = 0;                            // CPU engine, per rank; 0: usable cores / ranks
+  int num_sms = 0;                                // CUDA engine, per rank; 0: the plan's choice
   std::chrono::milliseconds arrival_timeout{0};   // 0: the group's
   std::chrono::milliseconds progress_timeout{0};  // 0: the group's
 };

@@ -252,7 +252,7 @@ typedef struct ferry_pending_route ferry_pending_route;
 typedef struct ferry_pending_delivery ferry_pending_delivery;
 typedef struct ferry_pending_combine ferry_pending_combine;
 
-// The same on every rank, except num_threads and device_index.
+// The same on every rank, except num_threads, num_sms and device_index.
 typedef struct ferry_exchange_config {
   size_t struct_bytes;
   int32_t num_experts;
@@ -276,8 +276,8 @@ typedef struct ferry_exchange_config {
   ferry_row_order row_order;
   ferry_reduction reduction;
   ferry_low_latency_form low_latency_form;
-  int32_t num_threads;  // 0: usable cores / ranks
-  int32_t reserved;
+  int32_t num_threads;  // CPU engine; 0: usable cores / ranks
+  int32_t num_sms;      // CUDA engine; 0: the plan's choice
   int64_t arrival_timeout_ms;   // 0: the group's
   int64_t progress_timeout_ms;  // 0: the group's
 } ferry_exchange_config;

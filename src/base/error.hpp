@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "ferry/error.hpp"
 
 namespace ferry {
@@ -11,6 +13,17 @@ namespace ferry {
 
 // The system's words for an errno value.
 [[nodiscard]] std::string errno_text(int errno_value);
+
+// Runs `check`, and gives back the Error it threw, if it threw one.
+template <typename Check>
+[[nodiscard]] std::optional<Error> capture_error(const Check& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
 
 }  // namespace ferry
 

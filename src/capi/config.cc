@@ -36,7 +36,6 @@ GroupConfig to_config(const ferry_group_config* config) {
 ExchangeConfig to_config(const ferry_exchange_config* config) {
   constexpr const char* kName = "ferry_exchange_config";
   const ferry_exchange_config given = read_sized(kName, config);
-  check_reserved(kName, given.reserved);
   FERRY_CHECK(given.expert_owner != nullptr || given.num_expert_owners == 0,
               ErrorCode::kInvalidArgument,
               "{}.expert_owner is NULL, expected {} owners as num_expert_owners says", kName,
@@ -68,6 +67,7 @@ ExchangeConfig to_config(const ferry_exchange_config* config) {
   to.reduction = to_enum<Reduction>(kName, "reduction", given.reduction);
   to.low_latency_form = to_enum<LowLatencyForm>(kName, "low_latency_form", given.low_latency_form);
   to.num_threads = given.num_threads;
+  to.num_sms = given.num_sms;
   to.arrival_timeout = to_timeout(kName, "arrival_timeout_ms", given.arrival_timeout_ms);
   to.progress_timeout = to_timeout(kName, "progress_timeout_ms", given.progress_timeout_ms);
   return to;
@@ -97,6 +97,7 @@ void write_config(const ExchangeConfig& config, ferry_exchange_config* out) {
   to.reduction = static_cast<ferry_reduction>(config.reduction);
   to.low_latency_form = static_cast<ferry_low_latency_form>(config.low_latency_form);
   to.num_threads = config.num_threads;
+  to.num_sms = config.num_sms;
   to.arrival_timeout_ms = config.arrival_timeout.count();
   to.progress_timeout_ms = config.progress_timeout.count();
   write_sized("ferry_exchange_config", to, out);

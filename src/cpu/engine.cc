@@ -31,15 +31,6 @@ Engine::Engine(boot::Store& store,
   }
 }
 
-void set_error(OperationWords& words, const std::optional<Error>& error) {
-  if (!error) return;
-  words.error_code = static_cast<std::int32_t>(error->code());
-  const std::size_t length =
-      std::min<std::size_t>(std::strlen(error->what()), OperationWords::kTextBytes - 1);
-  std::memcpy(words.error_text, error->what(), length);
-  words.error_text[length] = '\0';
-}
-
 void Engine::agree(layout::Operation operation,
                    std::uint64_t digest,
                    const std::optional<Error>& error) {

@@ -7,17 +7,14 @@
 
 #include "base/error.hpp"
 #include "boot/store.hpp"
+#include "engine/operation.hpp"
 #include "layout/control_block.hpp"
 #include "memory/arena.hpp"
 #include "memory/group_segments.hpp"
 
 namespace ferry::cpu {
 
-struct Deadlines {
-  std::chrono::milliseconds arrival{300000};  // a peer that has not reached the operation
-  std::chrono::milliseconds progress{10000};  // one that has, and moves nothing any more
-  std::chrono::milliseconds late_warning{10000};
-};
+using engine::Deadlines;
 
 // The words of a peer's control block that an operation waits for.
 enum class Word {

@@ -17,8 +17,6 @@ constexpr std::int64_t kGroupChannels = 128;
 constexpr float kSmallestAmax = 1e-4F;
 constexpr float kInverseMax = 1.0F / kE4m3Max;
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // Groups are walked as words of two channels: hidden is a multiple of 8.
 constexpr std::int64_t kChannelsPerWord = 2;
 
@@ -106,15 +104,6 @@ FERRY_VECTOR_LOOP void quantize_fp8_ue8m0(const std::byte* row,
 }
 
 }  // namespace
-
-std::int64_t num_scales(Quantize quantize, std::int64_t hidden) noexcept {
-  switch (quantize) {
-    case Quantize::kNone: return 0;
-    case Quantize::kFp8: return divide_up(hidden, kGroupChannels);
-    case Quantize::kFp8Ue8m0: return divide_up(hidden, 4 * kGroupChannels);
-  }
-  return 0;
-}
 
 void quantize_row(Quantize quantize,
                   const std::uint16_t* row_bf16,

@@ -6,10 +6,6 @@
 
 namespace ferry::cpu {
 
-// Scales per row in elements of the scale dtype: ceil(H/128) float32 (kFp8) or ceil(H/512) int32
-// words (kFp8Ue8m0); 0 for kNone.
-[[nodiscard]] std::int64_t num_scales(Quantize quantize, std::int64_t hidden) noexcept;
-
 // One bf16 row to fp8 e4m3 and its scales (docs/architecture.md, Numbers): per 128 channels, amax
 // over finite values and at least 1e-4; kFp8: scale = 448/amax, stored inverse = amax * (1.0f/448);
 // kFp8Ue8m0: e = ceil(log2(amax/448)), stored byte = exponent of 2^e. Saturating to finite, nearest

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/route_state.hpp"
+#include "engine/route_state.hpp"
 
 namespace ferry::cpu {
 

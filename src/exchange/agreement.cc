@@ -53,7 +53,7 @@ const char* reduction_name(Reduction reduction) {
   return "unknown";
 }
 
-// num_threads and the device's index are a rank's own business.
+// num_threads, num_sms and the device's index are a rank's own business.
 std::vector<Field> fields_of(const ExchangeConfig& config) {
   const auto text = [](auto value) { return fmt::format("{}", value); };
   return {

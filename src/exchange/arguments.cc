@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "cpu/quantize.hpp"
 
 namespace ferry::detail {
 
@@ -16,6 +15,10 @@ std::string describe(const TensorView& view) {
   for (int dim = 0; dim < view.num_dims; ++dim)
     shape += fmt::format("{}{}", dim > 0 ? ", " : "", view.shape[dim]);
   return fmt::format("[{}] {}", shape, dtype_name(view.dtype));
+}
+
+std::string device_name(Device device) {
+  return device.kind == DeviceKind::kCpu ? "the CPU" : fmt::format("cuda:{}", device.index);
 }
 
 std::byte* bytes_of(const TensorView& view) { return static_cast<std::byte*>(view.data); }
@@ -31,7 +34,9 @@ class TensorCheck {
       : rank_(context.rank), name_(name), view_(view) {
     FERRY_CHECK(view.is_given(), ErrorCode::kInvalidArgument, "rank {}: {} is not given", rank_,
                 name_);
-    require(view.device.kind == DeviceKind::kCpu, "lies on a CUDA device, expected the CPU");
+    const Device expected = context.config.device;
+    require(view.device == expected,
+            fmt::format("lies on {}, expected {}", device_name(view.device), device_name(expected)));
     for (int dim = 0; dim < view.num_dims; ++dim)
       require(view.shape[dim] >= 0, "has a negative extent");
     require(view.data != nullptr || view.num_elements() == 0, "has a null pointer");
@@ -108,7 +113,7 @@ bool is_one_row_per_expert(Layout layout) { return layout != Layout::kByRank; }
 
 // The shape of delivered rows with `width` behind it: [n, width], or [E_l, R*max_tokens, width].
 void check_row_tensor(const ArgumentContext& context,
-                      const cpu::RouteState& route,
+                      const engine::RouteState& route,
                       const TensorCheck& check,
                       std::initializer_list<std::int64_t> width) {
   if (route.shape.layout == Layout::kPadded) {
@@ -125,16 +130,16 @@ void check_row_tensor(const ArgumentContext& context,
 }
 
 void read_scales(const ArgumentContext& context,
-                 const cpu::RouteState& route,
+                 const engine::RouteState& route,
                  const DispatchOptions& options,
-                 cpu::DispatchOperation& dispatch) {
+                 engine::DispatchOperation& dispatch) {
   dispatch.quantize = options.quantize;
   dispatch.scale_layout = options.scale_layout;
   if (options.quantize != Quantize::kNone) {
     FERRY_CHECK(!options.scales.is_given(), ErrorCode::kInvalidArgument,
                 "rank {}: scales are given and quantize makes its own; try: one of the two",
                 context.rank);
-    dispatch.num_scales = cpu::num_scales(options.quantize, dispatch.hidden);
+    dispatch.num_scales = engine::num_scales(options.quantize, dispatch.hidden);
     dispatch.scale_dtype = options.quantize == Quantize::kFp8 ? DType::kFp32 : DType::kInt32;
     return;
   }
@@ -155,9 +160,9 @@ void read_scales(const ArgumentContext& context,
 }
 
 void read_outputs(const ArgumentContext& context,
-                  const cpu::RouteState& route,
+                  const engine::RouteState& route,
                   const DeliveryOutputs& outputs,
-                  cpu::DispatchOperation& dispatch) {
+                  engine::DispatchOperation& dispatch) {
   const std::int64_t num_rows = route.num_output_rows();
   if (outputs.tokens.is_given()) {
     const TensorCheck check(context, "outputs.tokens", outputs.tokens);
@@ -165,7 +170,7 @@ void read_outputs(const ArgumentContext& context,
     check_row_tensor(context, route, check, {dispatch.hidden});
     check.is_dense();
     dispatch.direct_offset =
-        context.arena.offset_of(outputs.tokens.data, num_rows * dispatch.row_bytes);
+        context.engine.arena_offset(outputs.tokens.data, num_rows * dispatch.row_bytes);
     if (!dispatch.direct_offset) dispatch.staged_out = bytes_of(outputs.tokens);
   }
   if (outputs.scales.is_given()) {
@@ -215,10 +220,10 @@ plan::TopkView read_topk_argument(const ArgumentContext& context, const TensorVi
 }
 
 void read_dispatch_arguments(const ArgumentContext& context,
-                             const cpu::RouteState& route,
+                             const engine::RouteState& route,
                              const TensorView& x,
                              const DispatchOptions& options,
-                             cpu::DispatchOperation& dispatch) {
+                             engine::DispatchOperation& dispatch) {
   const TensorCheck check(context, "x", x);
   check.has_dims(2);
   check.has_shape({route.num_tokens, -1});
@@ -269,10 +274,10 @@ void read_dispatch_arguments(const ArgumentContext& context,
 }
 
 void read_weight_arguments(const ArgumentContext& context,
-                           const cpu::RouteState& route,
+                           const engine::RouteState& route,
                            const TensorView& row_weights,
                            const TensorView& combined_weights,
-                           cpu::CombineOperation& combine) {
+                           engine::CombineOperation& combine) {
   const TensorCheck rows(context, "row_weights", row_weights);
   rows.has_dtype({DType::kFp32});
   if (route.shape.layout == Layout::kByRank)
@@ -290,11 +295,11 @@ void read_weight_arguments(const ArgumentContext& context,
 }
 
 void read_combine_arguments(const ArgumentContext& context,
-                            const cpu::RouteState& route,
+                            const engine::RouteState& route,
                             const TensorView& y,
                             const TensorView& out,
                             const CombineOptions& options,
-                            cpu::CombineOperation& combine) {
+                            engine::CombineOperation& combine) {
   const TensorCheck rows(context, "y", y);
   rows.has_dtype({DType::kBf16, DType::kFp16, DType::kFp32});
   combine.dtype = y.dtype;
@@ -313,7 +318,7 @@ void read_combine_arguments(const ArgumentContext& context,
   combine.y_offset =
       num_rows == 0
           ? std::optional<std::int64_t>(0)
-          : context.arena.offset_of(y.data, (num_rows - 1) * combine.y_pitch + combine.row_bytes);
+          : context.engine.arena_offset(y.data, (num_rows - 1) * combine.y_pitch + combine.row_bytes);
 
   const TensorCheck sums(context, "out", out);
   sums.has_dtype({y.dtype});

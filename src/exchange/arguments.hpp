@@ -1,9 +1,8 @@
 #pragma once
 
-#include "cpu/engine.hpp"
+#include "engine/engine.hpp"
 #include "exchange/exchange_plan.hpp"
 #include "ferry/exchange.hpp"
-#include "memory/arena.hpp"
 
 namespace ferry::detail {
 
@@ -14,7 +13,7 @@ namespace ferry::detail {
 struct ArgumentContext {
   const ExchangeConfig& config;
   const ExchangePlan& plan;
-  const memory::Arena& arena;
+  const engine::Engine& engine;
   int rank;
 };
 
@@ -24,23 +23,23 @@ struct ArgumentContext {
 
 // What the header of a dispatch says, and whether the tensors fit the route.
 void read_dispatch_arguments(const ArgumentContext& context,
-                             const cpu::RouteState& route,
+                             const engine::RouteState& route,
                              const TensorView& x,
                              const DispatchOptions& options,
-                             cpu::DispatchOperation& dispatch);
+                             engine::DispatchOperation& dispatch);
 
 void read_combine_arguments(const ArgumentContext& context,
-                            const cpu::RouteState& route,
+                            const engine::RouteState& route,
                             const TensorView& y,
                             const TensorView& out,
                             const CombineOptions& options,
-                            cpu::CombineOperation& combine);
+                            engine::CombineOperation& combine);
 
 // row_weights and combined_weights alone.
 void read_weight_arguments(const ArgumentContext& context,
-                           const cpu::RouteState& route,
+                           const engine::RouteState& route,
                            const TensorView& row_weights,
                            const TensorView& combined_weights,
-                           cpu::CombineOperation& combine);
+                           engine::CombineOperation& combine);
 
 }  // namespace ferry::detail

@@ -14,25 +14,27 @@ std::int64_t align_rows(std::int64_t rows) { return (rows + 3) / 4 * 4; }
 
 // The views of what the engine has put into the slot.
 void ExchangeImpl::fill_views(PendingImpl& pending) {
-  const cpu::DispatchOperation& dispatch = *pending.dispatch;
-  const cpu::RouteState& route = *dispatch.route;
+  const engine::DispatchOperation& dispatch = *pending.dispatch;
+  const engine::RouteState& route = *dispatch.route;
   const layout::DeliverySlot& parts = plan_.arena.delivery;
   DeliveryImpl& out = *pending.delivery;
   const auto part = [&](std::int64_t offset) {
-    return engine_->delivery_part(dispatch.slot, offset);
+    return engine_->arena_base() + plan_.arena.deliveries[dispatch.slot] + offset;
   };
   const bool is_padded = route.shape.layout == Layout::kPadded;
   const bool is_by_rank = route.shape.layout == Layout::kByRank;
   const std::int64_t num_local = route.num_local_experts(group_->rank());
   const std::int64_t per_expert = group_->size() * config_.max_tokens;
   const std::int64_t num_rows = route.num_output_rows();
+  const auto dense = [&](const void* data, DType dtype, std::initializer_list<std::int64_t> shape) {
+    return TensorView::dense(data, dtype, shape, config_.device);
+  };
   const auto rows_view = [&](const void* data, DType dtype, std::int64_t width) {
-    return is_padded ? TensorView::dense(data, dtype, {num_local, per_expert, width})
-                     : TensorView::dense(data, dtype, {num_rows, width});
+    return is_padded ? dense(data, dtype, {num_local, per_expert, width})
+                     : dense(data, dtype, {num_rows, width});
   };
   const auto row_view = [&](const void* data, DType dtype) {
-    return is_padded ? TensorView::dense(data, dtype, {num_local, per_expert})
-                     : TensorView::dense(data, dtype, {num_rows});
+    return is_padded ? dense(data, dtype, {num_local, per_expert}) : dense(data, dtype, {num_rows});
   };
 
   out.tokens =
@@ -51,7 +53,7 @@ void ExchangeImpl::fill_views(PendingImpl& pending) {
     }
   }
   if (is_by_rank)
-    out.topk_idx = TensorView::dense(
+    out.topk_idx = dense(
         pending.outputs.topk_idx.is_given() ? pending.outputs.topk_idx.data : part(parts.topk_idx),
         route.is_topk_int64 ? DType::kInt64 : DType::kInt32, {num_rows, config_.top_k});
   else
@@ -59,20 +61,20 @@ void ExchangeImpl::fill_views(PendingImpl& pending) {
   if (dispatch.has_weights) {
     const void* data = pending.outputs.topk_weights.is_given() ? pending.outputs.topk_weights.data
                                                                : part(parts.weights);
-    out.topk_weights = is_by_rank ? TensorView::dense(data, DType::kFp32, {num_rows, config_.top_k})
+    out.topk_weights = is_by_rank ? dense(data, DType::kFp32, {num_rows, config_.top_k})
                                   : row_view(data, DType::kFp32);
   }
   out.row_source = rows_view(part(parts.row_source), DType::kInt32, 2);
 
   const auto* counts = reinterpret_cast<const std::int64_t*>(part(parts.counts));
-  out.num_rows = TensorView::dense(counts, DType::kInt64, {1});
-  out.expert_counts = TensorView::dense(counts + 1, DType::kInt64, {num_local});
-  out.aligned_expert_counts = TensorView::dense(counts + 1 + num_local, DType::kInt64, {num_local});
+  out.num_rows = dense(counts, DType::kInt64, {1});
+  out.expert_counts = dense(counts + 1, DType::kInt64, {num_local});
+  out.aligned_expert_counts = dense(counts + 1 + num_local, DType::kInt64, {num_local});
   out.expert_offsets =
-      TensorView::dense(counts + 1 + 2 * num_local, DType::kInt64, {num_local + 1});
+      dense(counts + 1 + 2 * num_local, DType::kInt64, {num_local + 1});
   if (is_by_rank)
     out.source_offsets =
-        TensorView::dense(counts + 2 + 3 * num_local, DType::kInt64, {group_->size() + 1});
+        dense(counts + 2 + 3 * num_local, DType::kInt64, {group_->size() + 1});
 }
 
 }  // namespace detail

@@ -41,45 +41,46 @@ Route Exchange::route(const TensorView& topk_idx, const RouteOptions& options, S
 
 Pending<Route> Exchange::begin_route(const TensorView& topk_idx,
                                      const RouteOptions& options,
-                                     StreamRef) {
-  return Pending<Route>(require(impl_).begin_route(topk_idx, options));
+                                     StreamRef stream) {
+  return Pending<Route>(require(impl_).begin_route(topk_idx, options, stream));
 }
 
 Delivery Exchange::dispatch(const Route& route,
                             const TensorView& x,
                             const DispatchOptions& options,
-                            StreamRef) {
-  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options, false)).finish();
+                            StreamRef stream) {
+  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options, stream, false))
+      .finish();
 }
 
 Pending<Delivery> Exchange::begin_dispatch(const Route& route,
                                            const TensorView& x,
                                            const DispatchOptions& options,
-                                           StreamRef) {
-  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options, true));
+                                           StreamRef stream) {
+  return Pending<Delivery>(require(impl_).begin_dispatch(route, x, options, stream, true));
 }
 
 void Exchange::combine(const Route& route,
                        const TensorView& y,
                        const TensorView& out,
                        const CombineOptions& options,
-                       StreamRef) {
-  Pending<void>(require(impl_).begin_combine(route, y, out, options, false)).finish();
+                       StreamRef stream) {
+  Pending<void>(require(impl_).begin_combine(route, y, out, options, stream, false)).finish();
 }
 
 Pending<void> Exchange::begin_combine(const Route& route,
                                       const TensorView& y,
                                       const TensorView& out,
                                       const CombineOptions& options,
-                                      StreamRef) {
-  return Pending<void>(require(impl_).begin_combine(route, y, out, options, true));
+                                      StreamRef stream) {
+  return Pending<void>(require(impl_).begin_combine(route, y, out, options, stream, true));
 }
 
 void Exchange::combine_weights(const Route& route,
                                const TensorView& row_weights,
                                const TensorView& combined_weights,
-                               StreamRef) {
-  require(impl_).combine_weights(route, row_weights, combined_weights);
+                               StreamRef stream) {
+  require(impl_).combine_weights(route, row_weights, combined_weights, stream);
 }
 
 void Exchange::post(const Route& route, const DeliveryOutputs& outputs, StreamRef) {

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "exchange/agreement.hpp"
 #include "exchange/arguments.hpp"
+#include "exchange/engine_choice.hpp"
 
 namespace ferry::detail {
 
@@ -23,8 +24,8 @@ int choose_num_threads(const ExchangeConfig& config, const GroupImpl& group) {
   return std::max(1, memory::num_usable_cores() / static_cast<int>(here));
 }
 
-cpu::Deadlines choose_deadlines(const ExchangeConfig& config, const GroupImpl& group) {
-  cpu::Deadlines out = group.timeouts().deadlines;
+engine::Deadlines choose_deadlines(const ExchangeConfig& config, const GroupImpl& group) {
+  engine::Deadlines out = group.timeouts().deadlines;
   if (config.arrival_timeout.count() > 0) out.arrival = config.arrival_timeout;
   if (config.progress_timeout.count() > 0) out.progress = config.progress_timeout;
   return out;
@@ -65,7 +66,7 @@ ExchangeImpl::ExchangeImpl(std::shared_ptr<GroupImpl> group, const ExchangeConfi
   group_->check();
   // Each rank learns of the others' illegal or differing configuration before any memory is taken.
   const std::optional<Error> illegal =
-      cpu::capture_error([&] { plan_ = plan_exchange(config_, group_->size()); });
+      capture_error([&] { plan_ = plan_exchange(config_, group_->size()); });
   const auto timeout = group_->timeouts().meeting;
   check_same_config(group_->store(), config_, timeout);
   if (illegal) throw_error(illegal->code(), illegal->what());
@@ -76,22 +77,22 @@ ExchangeImpl::ExchangeImpl(std::shared_ptr<GroupImpl> group, const ExchangeConfi
       group_->size(), group_->nodes().num_nodes);
   owners_ = plan_.owners;
 
-  cpu::EngineConfig engine;
-  engine.num_experts = config_.num_experts;
-  engine.top_k = config_.top_k;
-  engine.max_tokens = config_.max_tokens;
-  engine.memory_limit = config_.memory_limit;
-  engine.accepts_duplicates = config_.duplicates == Duplicates::kAccept;
-  engine.is_low_latency = plan_.is_low_latency_expand;
-  engine.row_order = config_.row_order;
-  engine.num_threads = choose_num_threads(config_, *group_);
-  engine.deadlines = choose_deadlines(config_, *group_);
+  engine::EngineConfig engine_config;
+  engine_config.num_experts = config_.num_experts;
+  engine_config.top_k = config_.top_k;
+  engine_config.max_tokens = config_.max_tokens;
+  engine_config.memory_limit = config_.memory_limit;
+  engine_config.accepts_duplicates = config_.duplicates == Duplicates::kAccept;
+  engine_config.is_low_latency = plan_.is_low_latency_expand;
+  engine_config.row_order = config_.row_order;
+  engine_config.num_sms = config_.num_sms;
+  engine_config.device = config_.device;
+  engine_config.num_threads = choose_num_threads(config_, *group_);
+  engine_config.deadlines = choose_deadlines(config_, *group_);
 
   // A rank that has no memory tells the others, so that creation fails everywhere with one error.
-  const std::optional<Error> failure = cpu::capture_error([&] {
-    engine_ = std::make_unique<cpu::Engine>(
-        group_->store(), group_->segments(),
-        memory::Arena::open(group_->store(), plan_.arena, timeout), plan_.arena, engine);
+  const std::optional<Error> failure = capture_error([&] {
+    engine_ = make_engine(group_->store(), group_->segments(), plan_.arena, engine_config, timeout);
   });
   const std::string own =
       failure ? fmt::format("{}:{}", static_cast<int>(failure->code()), failure->what())
@@ -111,18 +112,18 @@ void ExchangeImpl::require_alive() const {
 
 void ExchangeImpl::start_operation(std::chrono::milliseconds timeout) {
   require_alive();
-  run_guarded([&] { engine_->gate().check_alive(); });
+  run_guarded([&] { engine_->check_alive(); });
   for (const auto& pending : std::vector(outstanding_)) {
     if (pending.use_count() > 2) continue;  // someone still holds it
     // Dropped unfinished: complete it, its result is nobody's.
-    const auto error = cpu::capture_error([&] { finish(*pending); });
+    const auto error = capture_error([&] { finish(*pending); });
     if (error)
       FERRY_WARN("exchange", "an operation that was dropped unfinished failed: {}", error->what());
   }
   FERRY_CHECK(outstanding_.size() < kMostOutstanding, ErrorCode::kInvalidArgument,
               "rank {} has {} operations outstanding, at most {} may be; try: finish one first",
               group_->rank(), outstanding_.size(), kMostOutstanding);
-  engine_->gate().set_arrival_timeout(timeout);
+  engine_->set_arrival_timeout(timeout);
 }
 
 template <typename Body>
@@ -130,13 +131,13 @@ void ExchangeImpl::run_guarded(const Body& body) {
   try {
     body();
   } catch (...) {
-    if (group_->segments().has_fault()) engine_->arena().retire();
+    if (group_->segments().has_fault()) engine_->retire_arena();
     throw;
   }
 }
 
-void ExchangeImpl::charge_waits(cpu::RouteState& route) {
-  const std::vector<std::int64_t>& total = engine_->gate().wait_ns_by_peer();
+void ExchangeImpl::charge_waits(engine::RouteState& route) {
+  const std::vector<std::int64_t> total = engine_->wait_ns_by_peer();
   charged_wait_ns_by_peer_.resize(total.size(), 0);
   route.counters.wait_ns_by_peer.resize(total.size(), 0);
   for (std::size_t peer = 0; peer < total.size(); ++peer) {
@@ -158,20 +159,22 @@ std::shared_ptr<RouteImpl> ExchangeImpl::own_route(const Route& route,
 }
 
 std::shared_ptr<PendingImpl> ExchangeImpl::begin_route(const TensorView& topk_idx,
-                                                       const RouteOptions& options) {
+                                                       const RouteOptions& options,
+                                                       StreamRef stream) {
   start_operation(options.timeout);
   const Layout layout = options.layout.value_or(config_.layout);
-  cpu::RouteArgs args;
+  engine::RouteArgs args;
   args.owners = owners_;
   args.sizing = options.sizing;
+  args.stream = stream;
   args.is_overflow_error = config_.overflow == Overflow::kError;
   args.shape.layout = layout;
   args.shape.top_k = config_.top_k;
   args.shape.max_tokens = config_.max_tokens;
   args.shape.expert_alignment = config_.expert_alignment;
   args.shape.row_cap = plan_.row_cap;
-  args.error = cpu::capture_error([&] {
-    args.topk = read_topk_argument({config_, plan_, engine_->arena(), group_->rank()}, topk_idx);
+  args.error = capture_error([&] {
+    args.topk = read_topk_argument({config_, plan_, *engine_, group_->rank()}, topk_idx);
     const std::int64_t need = slot_rows(config_, *owners_, layout, plan_.row_cap);
     FERRY_CHECK(
         need <= plan_.delivery_rows, ErrorCode::kInvalidArgument,
@@ -215,6 +218,7 @@ int ExchangeImpl::take_slot() {
 std::shared_ptr<PendingImpl> ExchangeImpl::begin_dispatch(const Route& route,
                                                           const TensorView& x,
                                                           const DispatchOptions& options,
+                                                          StreamRef stream,
                                                           bool is_split) {
   require_alive();
   auto pending = std::make_shared<PendingImpl>();
@@ -222,10 +226,11 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_dispatch(const Route& route,
   pending->route = own_route(route, "dispatch");
   start_operation(options.timeout);
   make_room_for_dispatch();
-  cpu::DispatchOperation& dispatch = pending->dispatch.emplace();
+  engine::DispatchOperation& dispatch = pending->dispatch.emplace();
   dispatch.route = pending->route->state;
   dispatch.is_split = is_split;
-  cpu::RouteState& state = *dispatch.route;
+  dispatch.stream = stream;
+  engine::RouteState& state = *dispatch.route;
 
   DispatchOptions merged = options;
   if (const auto posted = posted_.find(state.sequence); posted != posted_.end()) {
@@ -233,8 +238,8 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_dispatch(const Route& route,
     posted_.erase(posted);
   }
   pending->outputs = merged.outputs;
-  dispatch.error = cpu::capture_error([&] {
-    read_dispatch_arguments({config_, plan_, engine_->arena(), group_->rank()}, state, x, merged,
+  dispatch.error = capture_error([&] {
+    read_dispatch_arguments({config_, plan_, *engine_, group_->rank()}, state, x, merged,
                             dispatch);
   });
   dispatch.slot = take_slot();
@@ -254,6 +259,7 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_combine(const Route& route,
                                                          const TensorView& y,
                                                          const TensorView& out,
                                                          const CombineOptions& options,
+                                                         StreamRef stream,
                                                          bool is_split) {
   require_alive();
   auto pending = std::make_shared<PendingImpl>();
@@ -261,15 +267,16 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_combine(const Route& route,
   pending->route = own_route(route, "combine");
   start_operation(options.timeout);
   make_room_for_combine();
-  cpu::CombineOperation& combine = pending->combine.emplace();
+  engine::CombineOperation& combine = pending->combine.emplace();
   combine.route = pending->route->state;
   combine.is_split = is_split;
+  combine.stream = stream;
   combine.form = options.form;
-  combine.error = cpu::capture_error([&] {
+  combine.error = capture_error([&] {
     FERRY_CHECK(combine.route->has_row_source, ErrorCode::kInvalidArgument,
                 "rank {}: combine on route {} before its first dispatch has finished",
                 group_->rank(), combine.route->sequence);
-    read_combine_arguments({config_, plan_, engine_->arena(), group_->rank()}, *combine.route, y,
+    read_combine_arguments({config_, plan_, *engine_, group_->rank()}, *combine.route, y,
                            out, options, combine);
   });
   run_guarded([&] { engine_->begin_combine(combine); });
@@ -280,15 +287,17 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_combine(const Route& route,
 
 void ExchangeImpl::combine_weights(const Route& route,
                                    const TensorView& row_weights,
-                                   const TensorView& combined_weights) {
+                                   const TensorView& combined_weights,
+                                   StreamRef stream) {
   require_alive();
   const auto own = own_route(route, "combine_weights");
   start_operation({});
-  cpu::CombineOperation combine;
+  engine::CombineOperation combine;
   combine.kind = layout::Operation::kCombineWeights;
+  combine.stream = stream;
   combine.route = own->state;
-  combine.error = cpu::capture_error([&] {
-    read_weight_arguments({config_, plan_, engine_->arena(), group_->rank()}, *combine.route,
+  combine.error = capture_error([&] {
+    read_weight_arguments({config_, plan_, *engine_, group_->rank()}, *combine.route,
                           row_weights, combined_weights, combine);
   });
   run_guarded([&] {
@@ -322,7 +331,7 @@ void ExchangeImpl::complete(PendingImpl& pending) {
 
 void ExchangeImpl::complete_early(PendingImpl& pending) {
   pending.is_completed = true;
-  pending.error = cpu::capture_error([&] { complete(pending); });
+  pending.error = capture_error([&] { complete(pending); });
 }
 
 void ExchangeImpl::make_room_for_dispatch() {
@@ -345,7 +354,7 @@ void ExchangeImpl::post(const Route& route, const DeliveryOutputs& outputs) {
 void ExchangeImpl::set_owner_map(std::span<const int> expert_owner) {
   start_operation({});
   std::shared_ptr<const plan::OwnerMap> owners;
-  const std::optional<Error> error = cpu::capture_error([&] {
+  const std::optional<Error> error = capture_error([&] {
     FERRY_CHECK(static_cast<int>(expert_owner.size()) == config_.num_experts,
                 ErrorCode::kInvalidArgument, "set_owner_map names {} experts, num_experts is {}",
                 expert_owner.size(), config_.num_experts);
@@ -362,13 +371,13 @@ void ExchangeImpl::set_owner_map(std::span<const int> expert_owner) {
 
 void* ExchangeImpl::allocate(std::int64_t bytes) {
   require_alive();
-  if (group_->segments().has_fault()) engine_->arena().retire();
-  return engine_->arena().allocate(bytes);
+  if (group_->segments().has_fault()) engine_->retire_arena();
+  return engine_->allocate(bytes);
 }
 
 void ExchangeImpl::deallocate(void* pointer) {
   require_alive();
-  engine_->arena().deallocate(pointer);
+  engine_->deallocate(pointer);
 }
 
 void ExchangeImpl::check() const {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "cpu/engine.hpp"
+#include "engine/engine.hpp"
 #include "exchange/exchange_plan.hpp"
 #include "exchange/group_impl.hpp"
 #include "ferry/exchange.hpp"
@@ -19,7 +19,7 @@ class ExchangeImpl;
 // A route of one exchange.
 struct RouteImpl {
   std::weak_ptr<ExchangeImpl> exchange;
-  std::shared_ptr<cpu::RouteState> state;
+  std::shared_ptr<engine::RouteState> state;
 
   // Throws when the exchange is gone.
   [[nodiscard]] std::shared_ptr<ExchangeImpl> owner() const;
@@ -53,10 +53,10 @@ struct DeliveryImpl {
 struct PendingImpl {
   std::weak_ptr<ExchangeImpl> exchange;
   std::shared_ptr<RouteImpl> route;
-  std::optional<cpu::DispatchOperation> dispatch;
+  std::optional<engine::DispatchOperation> dispatch;
   DeliveryOutputs outputs;  // of the dispatch
   std::shared_ptr<DeliveryImpl> delivery;
-  std::optional<cpu::CombineOperation> combine;
+  std::optional<engine::CombineOperation> combine;
   bool is_finished = false;
   bool is_completed = false;   // before finish() was called: see make_room()
   std::optional<Error> error;  // of an early completion; finish() throws it
@@ -70,22 +70,25 @@ class ExchangeImpl : public std::enable_shared_from_this<ExchangeImpl> {
 
   ExchangeImpl(std::shared_ptr<GroupImpl> group, const ExchangeConfig& config);
 
-  std::shared_ptr<PendingImpl> begin_route(const TensorView& topk_idx, const RouteOptions& options);
+  std::shared_ptr<PendingImpl> begin_route(const TensorView& topk_idx, const RouteOptions& options, StreamRef stream);
   std::shared_ptr<PendingImpl> begin_dispatch(const Route& route,
                                               const TensorView& x,
                                               const DispatchOptions& options,
+                                              StreamRef stream,
                                               bool is_split);
   std::shared_ptr<PendingImpl> begin_combine(const Route& route,
                                              const TensorView& y,
                                              const TensorView& out,
                                              const CombineOptions& options,
+                                             StreamRef stream,
                                              bool is_split);
   // Completes an operation; a second call does nothing.
   void finish(PendingImpl& pending);
 
   void combine_weights(const Route& route,
                        const TensorView& row_weights,
-                       const TensorView& combined_weights);
+                       const TensorView& combined_weights,
+                       StreamRef stream);
   void post(const Route& route, const DeliveryOutputs& outputs);
   void set_owner_map(std::span<const int> expert_owner);
 
@@ -125,14 +128,14 @@ class ExchangeImpl : public std::enable_shared_from_this<ExchangeImpl> {
   template <typename Body>
   void run_guarded(const Body& body);
   // Adds the time waited since the last call to the route that was waited for.
-  void charge_waits(cpu::RouteState& route);
+  void charge_waits(engine::RouteState& route);
   void fill_views(PendingImpl& pending);
 
   std::shared_ptr<GroupImpl> group_;
   ExchangeConfig config_;
   ExchangePlan plan_;
   std::shared_ptr<const plan::OwnerMap> owners_;
-  std::unique_ptr<cpu::Engine> engine_;
+  std::unique_ptr<engine::Engine> engine_;
   std::array<Slot, layout::ArenaLayout::kDeliveries> slots_;
   std::uint64_t num_dispatches_ = 0;
   std::vector<std::shared_ptr<PendingImpl>> outstanding_;

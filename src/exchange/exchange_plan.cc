@@ -5,6 +5,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/human.hpp"
+#include "plan/route_plan.hpp"
 
 namespace ferry::detail {
 
@@ -37,15 +38,13 @@ void check_fields(const ExchangeConfig& config, int num_ranks) {
   check_range("arena_bytes", config.arena_bytes, 0, std::int64_t{1} << 45);
   check_range("scale_bytes_per_row", config.scale_bytes_per_row, 0, 1 << 20);
   check_range("num_threads", config.num_threads, 0, 1024);
+  check_range("num_sms", config.num_sms, 0, 1024);
   check_range("hidden", config.hidden, 1, 1 << 24);
   const auto row_bytes = config.hidden * static_cast<std::int64_t>(dtype_bytes(config.dtype));
   FERRY_CHECK(row_bytes > 0 && row_bytes % kRowMultipleBytes == 0, ErrorCode::kInvalidArgument,
               "exchange config: hidden {} x {} makes rows of {} bytes, expected a multiple of {}",
               config.hidden, dtype_name(config.dtype), row_bytes, kRowMultipleBytes);
-  FERRY_CHECK(config.device.kind == DeviceKind::kCpu, ErrorCode::kUnavailable,
-              "exchange config: device cuda:{} needs the CUDA engine, which this version does not "
-              "have; try: Device::cpu()",
-              config.device.index);
+  check_range("device index", config.device.index, 0, 1023);
 }
 
 int most_local_experts(const plan::OwnerMap& owners) {
@@ -130,6 +129,7 @@ ExchangePlan plan_exchange(const ExchangeConfig& config, int num_ranks) {
   shape.delivery_rows = out.delivery_rows;
   shape.slots_per_token = plan::slots_per_token(Layout::kByExpert, num_ranks, config.top_k);
   shape.memory_limit = config.memory_limit;
+  shape.is_gpu = config.device.kind == DeviceKind::kCuda;
   shape.heap_bytes = config.arena_bytes > 0
                          ? config.arena_bytes
                          : checked_multiply("arena bytes", out.delivery_rows,
@@ -141,7 +141,8 @@ ExchangePlan plan_exchange(const ExchangeConfig& config, int num_ranks) {
               "exchange config: memory_limit is {} bytes, staging of one token needs {}",
               config.memory_limit, token_bytes);
 
-  if (config.mode == Mode::kLowLatency && config.low_latency_form != LowLatencyForm::kPacked) {
+  if (!shape.is_gpu && config.mode == Mode::kLowLatency &&
+      config.low_latency_form != LowLatencyForm::kPacked) {
     shape.is_low_latency = true;
     const layout::ArenaLayout fixed = layout::make_arena_layout(shape);
     const std::int64_t region_bytes = layout::ArenaLayout::kLowLatencyBuffers *

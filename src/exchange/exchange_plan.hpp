@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "cpu/engine.hpp"
 #include "ferry/exchange.hpp"
 #include "layout/arena_layout.hpp"
 #include "plan/owner_map.hpp"

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "boot/store.hpp"
-#include "cpu/gate.hpp"
+#include "engine/operation.hpp"
 #include "ferry/group.hpp"
 #include "memory/group_segments.hpp"
 
@@ -16,7 +16,7 @@ class GroupImpl {
  public:
   struct Timeouts {
     std::chrono::milliseconds meeting;
-    cpu::Deadlines deadlines;
+    engine::Deadlines deadlines;
   };
 
   // Collective: finds the nodes and starts to watch the peers.

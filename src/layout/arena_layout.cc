@@ -41,6 +41,18 @@ LowLatencyRecord make_low_latency_record(const ArenaShape& shape) {
   return record;
 }
 
+GpuGateLayout make_gpu_gate(const ArenaShape& shape, LayoutBuilder& ranges) {
+  const std::int64_t num_ranks = shape.num_ranks;
+  GpuGateLayout gate;
+  gate.slots = ranges.take(GateSlot::kRing * num_ranks * std::int64_t{sizeof(GateSlot)});
+  gate.done = ranges.take(num_ranks * GpuGateLayout::kDonePitch);
+  gate.counts_pitch =
+      LayoutBuilder::align_up(4 * (std::int64_t{shape.num_experts} + num_ranks), 128);
+  gate.counts = ranges.take(GateSlot::kRing * num_ranks * gate.counts_pitch);
+  gate.error_text = ranges.take(GateSlot::kRing * GpuGateLayout::kErrorTextBytes);
+  return gate;
+}
+
 }  // namespace
 
 std::int64_t staging_pitch(std::int64_t row_bytes, int num_row_weights) {
@@ -54,16 +66,26 @@ ArenaLayout make_arena_layout(const ArenaShape& shape) {
   layout.counts_pitch =
       LayoutBuilder::align_up(4 * (std::int64_t{shape.num_experts} + shape.num_ranks), 64);
   layout.counts = ranges.take(ControlBlock::kRing * layout.counts_pitch);
+  if (shape.is_gpu) layout.gpu_gate = make_gpu_gate(shape, ranges);
 
   layout.delivery = make_delivery_slot(shape);
   for (std::int64_t& offset : layout.deliveries) offset = ranges.take(layout.delivery.bytes);
 
-  const std::int64_t pitch = staging_pitch(shape.max_sum_row_bytes, shape.top_k);
-  layout.staging_bytes =
-      checked_multiply("staging bytes", shape.max_tokens * shape.slots_per_token, pitch);
-  if (shape.memory_limit > 0 && layout.staging_bytes > shape.memory_limit)
-    layout.staging_bytes = shape.memory_limit;
-  for (std::int64_t& offset : layout.staging) offset = ranges.take(layout.staging_bytes);
+  if (shape.is_gpu) {
+    layout.staging_bytes = checked_multiply("staging bytes", shape.delivery_rows,
+                                            shape.max_row_bytes);
+    if (shape.memory_limit > 0 && layout.staging_bytes > shape.memory_limit)
+      layout.staging_bytes = shape.memory_limit;
+    const std::int64_t area = ranges.take(layout.staging_bytes);
+    for (std::int64_t& offset : layout.staging) offset = area;
+  } else {
+    const std::int64_t pitch = staging_pitch(shape.max_sum_row_bytes, shape.top_k);
+    layout.staging_bytes =
+        checked_multiply("staging bytes", shape.max_tokens * shape.slots_per_token, pitch);
+    if (shape.memory_limit > 0 && layout.staging_bytes > shape.memory_limit)
+      layout.staging_bytes = shape.memory_limit;
+    for (std::int64_t& offset : layout.staging) offset = ranges.take(layout.staging_bytes);
+  }
 
   layout.weights_scratch_bytes =
       checked_multiply("weight bytes", shape.delivery_rows, std::int64_t{shape.top_k} * 4);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ferry/exchange.hpp"
+#include "layout/gpu_gate.hpp"
 
 namespace ferry::layout {
 
@@ -20,6 +21,7 @@ struct ArenaShape {
   std::int64_t memory_limit = 0;       // staging; 0: none
   std::int64_t heap_bytes = 0;         // for allocate()
   bool is_low_latency = false;         // with fixed regions
+  bool is_gpu = false;                 // physical memory: gates in it, staging for one y
 };
 
 // One delivery: rows and what stands beside them, offsets from the start of the slot.
@@ -59,13 +61,14 @@ struct ArenaLayout {
   std::int64_t deliveries[kDeliveries] = {};
   DeliverySlot delivery;
   std::int64_t staging[kStagingAreas] = {};
-  std::int64_t staging_bytes = 0;    // of one area
+  std::int64_t staging_bytes = 0;    // of one area; GPU: of the one area, for a y outside the arena
   std::int64_t weights_scratch = 0;  // float32, row weights on their way back
   std::int64_t weights_scratch_bytes = 0;
   std::int64_t ll_dispatch = 0;        // [kLowLatencyBuffers][R][max_tokens] records
   std::int64_t ll_dispatch_bytes = 0;  // of one buffer
   LowLatencyRecord ll_record;
   std::int64_t ll_combine_bytes = 0;  // of the part of a staging area that is granted for good
+  GpuGateLayout gpu_gate;  // GPU arenas only
   std::int64_t heap = 0;
   std::int64_t heap_bytes = 0;
   std::int64_t total_bytes = 0;

@@ -16,6 +16,7 @@ ROWS = [
     ["plan", "topo", "boot"],
     ["memory"],
     ["fabric"],
+    ["engine"],
     ["cpu", "cuda"],
     ["exchange"],
     ["capi", "ops", "bench"],

@@ -87,6 +87,7 @@ ferry_exchange_config full_config(const std::int32_t (&owners)[4]) {
   config.reduction = FERRY_REDUCTION_WIDE;
   config.low_latency_form = FERRY_LOW_LATENCY_FORM_EXPAND;
   config.num_threads = 5;
+  config.num_sms = 12;
   config.arrival_timeout_ms = 6;
   config.progress_timeout_ms = 8;
   return config;
@@ -119,6 +120,7 @@ TEST(ToExchangeConfig, TakesZeroesForTheDefaults) {
   EXPECT_EQ(got.reduction, expected.reduction);
   EXPECT_EQ(got.low_latency_form, expected.low_latency_form);
   EXPECT_EQ(got.num_threads, expected.num_threads);
+  EXPECT_EQ(got.num_sms, expected.num_sms);
   EXPECT_EQ(got.arrival_timeout, expected.arrival_timeout);
   EXPECT_EQ(got.progress_timeout, expected.progress_timeout);
 }

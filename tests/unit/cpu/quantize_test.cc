@@ -28,7 +28,7 @@ Quantized quantize(Quantize kind, const Row& row) {
   Quantized out;
   // One element more on each side, which must not change.
   std::vector<std::uint8_t> fp8(row.size() + 2, 0xEE);
-  std::vector<std::uint32_t> scales(static_cast<std::size_t>(num_scales(kind, hidden)) + 1,
+  std::vector<std::uint32_t> scales(static_cast<std::size_t>(engine::num_scales(kind, hidden)) + 1,
                                     0xEEEEEEEE);
   quantize_row(kind, row.data(), hidden, fp8.data() + 1, scales.data());
   EXPECT_EQ(fp8.front(), 0xEE);
@@ -48,13 +48,13 @@ std::uint32_t exponent_at(const Quantized& quantized, std::size_t group) {
 }
 
 TEST(NumScales, AreOnePerGroupOrPerFourGroups) {
-  EXPECT_EQ(num_scales(Quantize::kNone, 7168), 0);
-  EXPECT_EQ(num_scales(Quantize::kFp8, 7168), 56);
-  EXPECT_EQ(num_scales(Quantize::kFp8Ue8m0, 7168), 14);
-  EXPECT_EQ(num_scales(Quantize::kFp8, 2880), 23);
-  EXPECT_EQ(num_scales(Quantize::kFp8Ue8m0, 2880), 6);
-  EXPECT_EQ(num_scales(Quantize::kFp8, 16), 1);
-  EXPECT_EQ(num_scales(Quantize::kFp8Ue8m0, 16), 1);
+  EXPECT_EQ(engine::num_scales(Quantize::kNone, 7168), 0);
+  EXPECT_EQ(engine::num_scales(Quantize::kFp8, 7168), 56);
+  EXPECT_EQ(engine::num_scales(Quantize::kFp8Ue8m0, 7168), 14);
+  EXPECT_EQ(engine::num_scales(Quantize::kFp8, 2880), 23);
+  EXPECT_EQ(engine::num_scales(Quantize::kFp8Ue8m0, 2880), 6);
+  EXPECT_EQ(engine::num_scales(Quantize::kFp8, 16), 1);
+  EXPECT_EQ(engine::num_scales(Quantize::kFp8Ue8m0, 16), 1);
 }
 
 TEST(QuantizeRow, OfAZeroRowUsesTheSmallestAmax) {

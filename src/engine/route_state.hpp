@@ -11,10 +11,13 @@
 #include "plan/route_plan.hpp"
 #include "plan/topk.hpp"
 
-namespace ferry::cpu {
+namespace ferry::engine {
 
-// A route as this rank knows it. Planned once every rank's counts have been seen.
+// A route as this rank knows it. Planned once every rank's counts have been seen. An engine keeps
+// more of it where it derives from this.
 struct RouteState {
+  virtual ~RouteState() = default;
+
   std::uint64_t sequence = 0;  // of the route operation; identifies the route in headers
   plan::RouteShape shape;
   Sizing sizing = Sizing::kExact;
@@ -46,4 +49,4 @@ struct RouteState {
   [[nodiscard]] int num_local_experts(int rank) const { return owners->num_local(rank); }
 };
 
-}  // namespace ferry::cpu
+}  // namespace ferry::engine
