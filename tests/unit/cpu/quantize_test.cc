@@ -12,6 +12,7 @@
 
 #include "base/bf16.hpp"
 #include "base/fp8.hpp"
+#include "engine/operation.hpp"
 
 namespace ferry::cpu {
 namespace {
