@@ -383,6 +383,7 @@ void ExchangeImpl::deallocate(void* pointer) {
 void ExchangeImpl::check() const {
   require_alive();
   group_->check();
+  engine_->report_refusals();
 }
 
 Counters ExchangeImpl::counters() const {

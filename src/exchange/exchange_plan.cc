@@ -109,11 +109,13 @@ ExchangePlan plan_exchange(const ExchangeConfig& config, int num_ranks) {
         std::make_shared<plan::OwnerMap>(plan::make_owner_map(config.expert_owner, num_ranks));
   }
   out.row_cap = config.max_recv_rows > 0 ? config.max_recv_rows : INT64_MAX;
-  out.delivery_rows = std::max(slot_rows(config, *out.owners, Layout::kByRank, out.row_cap),
-                               slot_rows(config, *out.owners, Layout::kByExpert, out.row_cap));
-  if (config.layout == Layout::kPadded)
-    out.delivery_rows =
-        std::max(out.delivery_rows, slot_rows(config, *out.owners, Layout::kPadded, out.row_cap));
+  // A GPU's arena is physical memory: room for the configured layout only.
+  out.delivery_rows = slot_rows(config, *out.owners, config.layout, out.row_cap);
+  if (config.device.kind == DeviceKind::kCpu) {
+    for (const Layout layout : {Layout::kByRank, Layout::kByExpert})
+      out.delivery_rows =
+          std::max(out.delivery_rows, slot_rows(config, *out.owners, layout, out.row_cap));
+  }
   out.max_row_bytes = config.hidden * static_cast<std::int64_t>(dtype_bytes(config.dtype));
   const std::int64_t quantize_scale_bytes = (config.hidden + 127) / 128 * 4;
   out.max_scale_bytes = std::max(config.scale_bytes_per_row, quantize_scale_bytes);

@@ -128,7 +128,7 @@ TEST_P(BadInputContract, RefusesWrongTopkIds) {
 }
 
 TEST_P(BadInputContract, RefusesIdsOnAnotherDevice) {
-  expect_refused(engine(), Input::kTopk, elsewhere(), {"topk_idx", "CUDA"});
+  expect_refused(engine(), Input::kTopk, elsewhere(), {"topk_idx", "lies on cuda:3, expected the CPU"});
 }
 
 TEST_P(BadInputContract, RefusesWrongTokens) {

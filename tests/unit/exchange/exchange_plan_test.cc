@@ -62,13 +62,18 @@ TEST(ExchangePlan, RefusesIllegalFieldsByName) {
             "exchange config: expert_owner names 3 experts, num_experts is 256");
 }
 
-TEST(ExchangePlan, NamesTheMissingEngine) {
+TEST(ExchangePlan, MakesRoomOnAGpuForTheConfiguredLayoutOnly) {
   ExchangeConfig config = standard_config();
   config.device = Device::cuda(1);
 
-  EXPECT_EQ(refusal(config),
-            "exchange config: device cuda:1 needs the CUDA engine, which this version does not "
-            "have; try: Device::cpu()");
+  const ExchangePlan by_rank = plan_exchange(config, 8);
+  config.layout = Layout::kByExpert;
+  const ExchangePlan by_expert = plan_exchange(config, 8);
+
+  EXPECT_EQ(by_rank.delivery_rows, 8 * config.max_tokens);
+  EXPECT_GT(by_expert.delivery_rows, by_rank.delivery_rows);
+  EXPECT_GT(by_rank.arena.gpu_gate.slots, 0);
+  EXPECT_EQ(by_rank.arena.staging[0], by_rank.arena.staging[2]);
 }
 
 TEST(ExchangePlan, RefusesExpertsThatTheRanksDoNotDivide) {

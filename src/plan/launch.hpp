@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+namespace ferry::plan {
+
+// What the size of a move kernel depends on.
+struct LaunchInput {
+  int num_sms = 0;            // of the GPU
+  int ranks_on_gpu = 1;       // that share it
+  int wanted_sms = 0;         // the configuration's; 0: choose
+  std::int64_t num_tokens = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t shared_bytes = 0;  // of shared memory that a block may have
+  bool has_bulk_copy = false;     // compute capability 9.0 and newer
+};
+
+struct LaunchSize {
+  int num_blocks = 1;  // at most one a multiprocessor
+  int num_warps = 1;   // a block
+  int num_stages = 0;  // rows in shared memory per warp; 0: rows go through registers
+  std::int64_t shared_bytes = 0;
+};
+
+// Dispatch: every warp holds two rows in shared memory, one arriving and one leaving, as many warps
+// as fit. Alone on its GPU a rank takes 24 multiprocessors, which saturate NVLink with room to
+// spare; ranks that share one divide it evenly.
+[[nodiscard]] LaunchSize pick_dispatch_launch(const LaunchInput& input);
+
+// Combine: 16 warps of registers a block, and shared memory asked for so that no two blocks meet on
+// one multiprocessor.
+[[nodiscard]] LaunchSize pick_combine_launch(const LaunchInput& input);
+
+}  // namespace ferry::plan
