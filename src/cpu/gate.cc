@@ -30,27 +30,6 @@ const char* what_is_missing(Word word) {
   return "";
 }
 
-std::string first_difference(const OperationShape& a, const OperationShape& b) {
-  const auto differ = [](const char* name, auto x, auto y) {
-    return x == y ? std::string() : fmt::format("{} {} against {}", name, x, y);
-  };
-  for (const std::string& text : {
-           differ("route", a.route, b.route),
-           differ("layout", a.layout, b.layout),
-           differ("row bytes", a.row_bytes, b.row_bytes),
-           differ("dtype", dtype_name(DType{a.dtype}), dtype_name(DType{b.dtype})),
-           differ("quantize", a.quantize, b.quantize),
-           differ("scale bytes per row", a.scale_bytes, b.scale_bytes),
-           differ("scale dtype", a.scale_dtype, b.scale_dtype),
-           differ("weights given", a.has_weights, b.has_weights),
-           differ("bytes of a topk_idx element", a.topk_idx_bytes, b.topk_idx_bytes),
-           differ("combine form", a.form, b.form),
-           differ("owner map digest", a.digest, b.digest),
-       })
-    if (!text.empty()) return text;
-  return {};
-}
-
 }  // namespace
 
 Gate::Gate(boot::Store& store,
@@ -157,7 +136,7 @@ void Gate::check_agreement(std::uint64_t sequence) {
   }
   for (int peer = 1; peer < num_ranks_; ++peer) {
     const OperationShape& shape = control_of(peer).headers[index].shape;
-    const std::string difference = first_difference(reference, shape);
+    const std::string difference = engine::first_difference(reference, shape);
     FERRY_CHECK(difference.empty(), ErrorCode::kInvalidArgument,
                 "{} (operation {}) differs between rank 0 and rank {}: {}",
                 layout::operation_name(Operation{reference.operation}), sequence, peer, difference);

@@ -34,6 +34,7 @@ class DeviceTools {
   [[nodiscard]] virtual int num_sms() const = 0;
   [[nodiscard]] virtual std::int64_t free_bytes() const = 0;
 
+  // Neither waits for other work on the GPU, which may be waiting for this rank.
   [[nodiscard]] virtual void* allocate(std::int64_t bytes) = 0;
   virtual void release(void* pointer) noexcept = 0;
   // Between host and device either way, or on the device; ordered on the stream, blocks until done.
@@ -41,13 +42,12 @@ class DeviceTools {
   // Ordered on the stream; does not block.
   virtual void fill(void* to, unsigned char value, std::int64_t bytes, StreamRef stream) = 0;
   // Device to device, does not block: what a ceiling is measured with.
-  virtual void copy_on_device(void* to,
-                              const void* from,
-                              std::int64_t bytes,
-                              StreamRef stream) = 0;
+  virtual void copy_on_device(void* to, const void* from, std::int64_t bytes, StreamRef stream) = 0;
   // Keeps the stream busy for this long; does not block.
   virtual void delay(std::chrono::microseconds time, StreamRef stream) = 0;
 
+  // What the engine takes for "no stream" where ranks are threads: the calling thread's own.
+  [[nodiscard]] virtual StreamRef thread_stream() const = 0;
   [[nodiscard]] virtual StreamRef make_stream() = 0;
   virtual void destroy_stream(StreamRef stream) noexcept = 0;
   virtual void synchronize(StreamRef stream) = 0;

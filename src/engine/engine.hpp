@@ -45,8 +45,10 @@ class Engine {
 
   // Local. Throws the group's fault; a peer that has left makes one.
   virtual void check_alive() = 0;
-  // Local. Throws invalid input that a device found after the call that brought it had returned; the
-  // group lives. Does not block.
+  // Local. Throws invalid input that a device found after the call that brought it had returned;
+  // the group lives. Called where all ranks know the same: at check() behind a synchronised stream
+  // and at an exact route, never in the middle of a sequence, which some ranks would then leave and
+  // others not. Does not block.
   virtual void report_refusals() {}
   // Local. The arrival deadline of the operation at hand; zero restores the configured one.
   virtual void set_arrival_timeout(std::chrono::milliseconds timeout) noexcept = 0;

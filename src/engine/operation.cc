@@ -23,4 +23,25 @@ void set_error(layout::OperationWords& words, const std::optional<Error>& error)
   words.error_text[length] = '\0';
 }
 
+std::string first_difference(const layout::OperationShape& a, const layout::OperationShape& b) {
+  const auto differ = [](const char* name, auto x, auto y) {
+    return x == y ? std::string() : fmt::format("{} {} against {}", name, x, y);
+  };
+  for (const std::string& text : {
+           differ("route", a.route, b.route),
+           differ("layout", a.layout, b.layout),
+           differ("row bytes", a.row_bytes, b.row_bytes),
+           differ("dtype", dtype_name(DType{a.dtype}), dtype_name(DType{b.dtype})),
+           differ("quantize", a.quantize, b.quantize),
+           differ("scale bytes per row", a.scale_bytes, b.scale_bytes),
+           differ("scale dtype", a.scale_dtype, b.scale_dtype),
+           differ("weights given", a.has_weights, b.has_weights),
+           differ("bytes of a topk_idx element", a.topk_idx_bytes, b.topk_idx_bytes),
+           differ("combine form", a.form, b.form),
+           differ("owner map digest", a.digest, b.digest),
+       })
+    if (!text.empty()) return text;
+  return {};
+}
+
 }  // namespace ferry::engine

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/error.hpp"
 #include "engine/route_state.hpp"
@@ -154,6 +155,10 @@ inline constexpr std::int64_t kQuantizeGroup = 128;
 // Scales per row in elements of the scale dtype: ceil(H/128) float32 (kFp8) or ceil(H/512) int32
 // words (kFp8Ue8m0); 0 for kNone.
 [[nodiscard]] std::int64_t num_scales(Quantize quantize, std::int64_t hidden) noexcept;
+
+// "dtype bf16 against fp16": the first field in which two ranks' shapes differ, or nothing.
+[[nodiscard]] std::string first_difference(const layout::OperationShape& a,
+                                           const layout::OperationShape& b);
 
 // Puts an error found on this rank into its header.
 void set_error(layout::OperationWords& words, const std::optional<Error>& error);

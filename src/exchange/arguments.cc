@@ -35,8 +35,8 @@ class TensorCheck {
     FERRY_CHECK(view.is_given(), ErrorCode::kInvalidArgument, "rank {}: {} is not given", rank_,
                 name_);
     const Device expected = context.config.device;
-    require(view.device == expected,
-            fmt::format("lies on {}, expected {}", device_name(view.device), device_name(expected)));
+    require(view.device == expected, fmt::format("lies on {}, expected {}",
+                                                 device_name(view.device), device_name(expected)));
     for (int dim = 0; dim < view.num_dims; ++dim)
       require(view.shape[dim] >= 0, "has a negative extent");
     require(view.data != nullptr || view.num_elements() == 0, "has a null pointer");
@@ -315,10 +315,10 @@ void read_combine_arguments(const ArgumentContext& context,
   combine.y = bytes_of(y);
   combine.y_pitch = row_pitch(y);
   const std::int64_t num_rows = route.num_output_rows();
-  combine.y_offset =
-      num_rows == 0
-          ? std::optional<std::int64_t>(0)
-          : context.engine.arena_offset(y.data, (num_rows - 1) * combine.y_pitch + combine.row_bytes);
+  combine.y_offset = num_rows == 0
+                         ? std::optional<std::int64_t>(0)
+                         : context.engine.arena_offset(
+                               y.data, (num_rows - 1) * combine.y_pitch + combine.row_bytes);
 
   const TensorCheck sums(context, "out", out);
   sums.has_dtype({y.dtype});

@@ -70,11 +70,9 @@ void ExchangeImpl::fill_views(PendingImpl& pending) {
   out.num_rows = dense(counts, DType::kInt64, {1});
   out.expert_counts = dense(counts + 1, DType::kInt64, {num_local});
   out.aligned_expert_counts = dense(counts + 1 + num_local, DType::kInt64, {num_local});
-  out.expert_offsets =
-      dense(counts + 1 + 2 * num_local, DType::kInt64, {num_local + 1});
+  out.expert_offsets = dense(counts + 1 + 2 * num_local, DType::kInt64, {num_local + 1});
   if (is_by_rank)
-    out.source_offsets =
-        dense(counts + 2 + 3 * num_local, DType::kInt64, {group_->size() + 1});
+    out.source_offsets = dense(counts + 2 + 3 * num_local, DType::kInt64, {group_->size() + 1});
 }
 
 }  // namespace detail

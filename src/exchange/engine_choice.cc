@@ -13,8 +13,8 @@ std::unique_ptr<engine::Engine> make_engine(boot::Store& store,
                                             std::chrono::milliseconds timeout) {
   if (config.device.kind == DeviceKind::kCuda)
     return cuda::load_plugin().make_engine({store, segments, layout, config, timeout});
-  return std::make_unique<cpu::Engine>(store, segments,
-                                       memory::Arena::open(store, layout, timeout), layout, config);
+  return std::make_unique<cpu::Engine>(store, segments, memory::Arena::open(store, layout, timeout),
+                                       layout, config);
 }
 
 }  // namespace ferry::detail

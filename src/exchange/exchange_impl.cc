@@ -239,8 +239,7 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_dispatch(const Route& route,
   }
   pending->outputs = merged.outputs;
   dispatch.error = capture_error([&] {
-    read_dispatch_arguments({config_, plan_, *engine_, group_->rank()}, state, x, merged,
-                            dispatch);
+    read_dispatch_arguments({config_, plan_, *engine_, group_->rank()}, state, x, merged, dispatch);
   });
   dispatch.slot = take_slot();
   engine_->poison_delivery(dispatch.slot);
@@ -276,8 +275,8 @@ std::shared_ptr<PendingImpl> ExchangeImpl::begin_combine(const Route& route,
     FERRY_CHECK(combine.route->has_row_source, ErrorCode::kInvalidArgument,
                 "rank {}: combine on route {} before its first dispatch has finished",
                 group_->rank(), combine.route->sequence);
-    read_combine_arguments({config_, plan_, *engine_, group_->rank()}, *combine.route, y,
-                           out, options, combine);
+    read_combine_arguments({config_, plan_, *engine_, group_->rank()}, *combine.route, y, out,
+                           options, combine);
   });
   run_guarded([&] { engine_->begin_combine(combine); });
   charge_waits(*combine.route);
@@ -297,8 +296,8 @@ void ExchangeImpl::combine_weights(const Route& route,
   combine.stream = stream;
   combine.route = own->state;
   combine.error = capture_error([&] {
-    read_weight_arguments({config_, plan_, *engine_, group_->rank()}, *combine.route,
-                          row_weights, combined_weights, combine);
+    read_weight_arguments({config_, plan_, *engine_, group_->rank()}, *combine.route, row_weights,
+                          combined_weights, combine);
   });
   run_guarded([&] {
     engine_->begin_combine(combine);

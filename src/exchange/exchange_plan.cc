@@ -122,6 +122,7 @@ ExchangePlan plan_exchange(const ExchangeConfig& config, int num_ranks) {
 
   layout::ArenaShape shape;
   shape.num_ranks = num_ranks;
+  shape.is_gpu = config.device.kind == DeviceKind::kCuda;
   shape.num_experts = config.num_experts;
   shape.top_k = config.top_k;
   shape.max_tokens = config.max_tokens;
@@ -131,11 +132,14 @@ ExchangePlan plan_exchange(const ExchangeConfig& config, int num_ranks) {
   shape.delivery_rows = out.delivery_rows;
   shape.slots_per_token = plan::slots_per_token(Layout::kByExpert, num_ranks, config.top_k);
   shape.memory_limit = config.memory_limit;
-  shape.is_gpu = config.device.kind == DeviceKind::kCuda;
+  // Beside two outputs a GPU's heap has room for small tensors: its arena grows in such steps
+  // anyway.
+  constexpr std::int64_t kSmallTensorBytes = std::int64_t{2} << 20;
   shape.heap_bytes = config.arena_bytes > 0
                          ? config.arena_bytes
                          : checked_multiply("arena bytes", out.delivery_rows,
-                                            2 * std::max(out.max_row_bytes, config.hidden * 2));
+                                            2 * std::max(out.max_row_bytes, config.hidden * 2)) +
+                               (shape.is_gpu ? kSmallTensorBytes : 0);
   const std::int64_t token_bytes =
       shape.slots_per_token * layout::staging_pitch(shape.max_sum_row_bytes, shape.top_k);
   FERRY_CHECK(config.memory_limit == 0 || config.memory_limit >= token_bytes,

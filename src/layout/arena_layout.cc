@@ -20,6 +20,7 @@ DeliverySlot make_delivery_slot(const ArenaShape& shape) {
   // Column-major scales are padded to a multiple of four rows per expert.
   slot.scales = ranges.take(checked_multiply(
       "scale bytes", rows + 4 * std::int64_t{shape.num_experts} + 4, shape.max_scale_bytes));
+  if (shape.is_gpu) slot.scales_scratch = take(shape.max_scale_bytes);
   slot.topk_idx = take(shape.top_k * 8);
   slot.weights = take(shape.top_k * 4);
   slot.row_source = take(2 * 4);

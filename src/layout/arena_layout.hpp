@@ -28,6 +28,7 @@ struct ArenaShape {
 struct DeliverySlot {
   std::int64_t rows = 0;
   std::int64_t scales = 0;
+  std::int64_t scales_scratch = 0;  // GPU arenas: row-major scales on their way to column-major
   std::int64_t topk_idx = 0;
   std::int64_t weights = 0;
   std::int64_t row_source = 0;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "layout/control_block.hpp"
+
 // What ranks on GPUs write into each other's arenas to keep in step. Plain words, shared by host and
 // device code.
 namespace ferry::layout {
@@ -11,27 +13,27 @@ namespace ferry::layout {
 // of two: a rank publishes operation n + 2 only after every peer has published n + 1, which those do
 // after they have read n.
 struct GateSlot {
-  static constexpr int kWords = 16;
+  static constexpr int kWords = 24;
+  static constexpr int kShapeWords = 8;
   static constexpr int kRing = 2;
   enum Word : int {
     kSequence = 0,
-    kSignature = 1,    // of everything that must agree: gate_signature()
-    kOperation = 2,    // layout::Operation, for messages
-    kErrorCode = 3,    // an argument is unusable on this rank; its text lies in the rank's arena
-    kTopkFault = 4,    // 0, or 1 + token * 64 + k * 2 + is_duplicate of the first invalid selection
-    kTopkExpert = 5,   // the id that was found there
-    kNumTokens = 6,
+    kShape = 1,        // an OperationShape: what all ranks must agree on
+    kErrorCode = 9,    // an argument is unusable on this rank; its text lies in the rank's arena
+    kTopkFault = 10,   // 0, or 1 + token * 64 + k * 2 + is_duplicate of the first invalid selection
+    kTopkExpert = 11,  // the id that was found there
     // Grants: arena offsets that peers may use under this operation.
-    kRowsOffset = 7,
-    kRowsPitch = 8,
-    kScalesOffset = 9,
-    kTopkOffset = 10,
-    kWeightsOffset = 11,
-    kSourceOffset = 12,
+    kRowsOffset = 12,
+    kRowsPitch = 13,
+    kScalesOffset = 14,
+    kTopkOffset = 15,
+    kWeightsOffset = 16,
+    kSourceOffset = 17,
   };
 
   std::uint64_t words[kWords];
 };
+static_assert(sizeof(OperationShape) == 8 * GateSlot::kShapeWords);
 
 // One rank's gate memory at the start of its arena: written by its peers.
 struct GpuGateLayout {

@@ -6,9 +6,9 @@ namespace ferry::plan {
 
 // What the size of a move kernel depends on.
 struct LaunchInput {
-  int num_sms = 0;            // of the GPU
-  int ranks_on_gpu = 1;       // that share it
-  int wanted_sms = 0;         // the configuration's; 0: choose
+  int num_sms = 0;       // of the GPU
+  int ranks_on_gpu = 1;  // that share it
+  int wanted_sms = 0;    // the configuration's; 0: choose
   std::int64_t num_tokens = 0;
   std::int64_t row_bytes = 0;
   std::int64_t shared_bytes = 0;  // of shared memory that a block may have

@@ -44,7 +44,7 @@ void expect_refused(const EngineUnderTest& engine,
       if (me == 1 && which == input) spoil(tensor);
     };
     support::Outcome& outcome = outcomes[static_cast<std::size_t>(me)];
-    const auto note = [&](const std::function<void()>& call) { outcome = support::attempt(call); };
+    const auto note = [&](const std::function<void()>& call) { outcome = rank.attempt(call); };
 
     TensorView topk = memory.place(topk_of(scenario, me));
     maybe(Input::kTopk, topk);
@@ -128,7 +128,7 @@ TEST_P(BadInputContract, RefusesWrongTopkIds) {
 }
 
 TEST_P(BadInputContract, RefusesIdsOnAnotherDevice) {
-  expect_refused(engine(), Input::kTopk, elsewhere(), {"topk_idx", "lies on cuda:3, expected the CPU"});
+  expect_refused(engine(), Input::kTopk, elsewhere(), {"topk_idx", "lies on cuda:3"});
 }
 
 TEST_P(BadInputContract, RefusesWrongTokens) {

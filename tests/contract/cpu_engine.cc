@@ -31,8 +31,11 @@ class HostMemory : public EngineMemory {
 };
 
 EngineUnderTest cpu_engine(std::string name, Mode mode, Sizing sizing) {
-  return {std::move(name), mode, sizing, [](int) { return Device::cpu(); },
-          [](int) { return std::make_unique<HostMemory>(); }};
+  return {.name = std::move(name),
+          .mode = mode,
+          .sizing = sizing,
+          .device = [](int) { return Device::cpu(); },
+          .make_memory = [](int) { return std::make_unique<HostMemory>(); }};
 }
 
 }  // namespace

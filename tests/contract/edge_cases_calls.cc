@@ -191,7 +191,7 @@ TEST_P(EdgeCases, Case21RoutesThatAreNeverReleased) {
       EXPECT_EQ(delivery_problem(scenario, rank.rank(), fetch(rank.memory(), delivery)), "");
     }
     // With another T than the route's: refused.
-    const auto outcome = support::attempt([&] {
+    const auto outcome = rank.attempt([&] {
       (void)rank.exchange().dispatch(kept[1],
                                      rank.memory().place(HostTensor(DType::kBf16, {1, 64})));
     });
@@ -231,7 +231,7 @@ TEST_P(EdgeCases, Case26ALateRankIsNamedWhenTheDeadlinePasses) {
         const Route route = rank.route();
         // Rank 1 waits until the fault has reached it, without calling anything.
         const auto deadline = support::Clock::now() + std::chrono::seconds(20);
-        outcomes[static_cast<std::size_t>(rank.rank())] = support::attempt([&] {
+        outcomes[static_cast<std::size_t>(rank.rank())] = rank.attempt([&] {
           if (rank.rank() != 1) return (void)rank.dispatch(route);
           while (support::Clock::now() < deadline) {
             group.check();

@@ -24,6 +24,8 @@ class EngineMemory {
   [[nodiscard]] virtual support::HostTensor fetch(const TensorView& view) const = 0;
   // The same for a dense view, fast.
   [[nodiscard]] virtual support::HostTensor fetch_dense(const TensorView& view) const = 0;
+  // Waits for what this thread has enqueued; nothing where calls return when they are done.
+  virtual void settle() {}
   // Frees everything that was placed.
   virtual void release() = 0;
   // Overwrites what a dense view shows.
@@ -35,6 +37,7 @@ struct EngineUnderTest {
   Mode mode = Mode::kHighThroughput;
   Sizing sizing = Sizing::kExact;
   std::function<Device(int rank)> device;
+  bool has_chunks = true;  // batches beyond memory_limit go in pieces
   std::function<std::unique_ptr<EngineMemory>(int rank)> make_memory;
 };
 inline void PrintTo(const EngineUnderTest& engine, std::ostream* out) { *out << engine.name; }

@@ -25,7 +25,7 @@ void expect_refused_by_all(const EngineUnderTest& engine,
     RankUnderTest rank(group, engine, bad);
     // Worst-case sizing does not wait for the other ranks' counts, so it says so at the dispatch.
     outcomes[static_cast<std::size_t>(rank.rank())] =
-        support::attempt([&] { (void)rank.dispatch(rank.route()); });
+        rank.attempt([&] { (void)rank.dispatch(rank.route()); });
     const Route route = rank.route(&good);
     const Delivery delivery = rank.dispatch(route, &good);
     EXPECT_EQ(delivery_problem(good, rank.rank(), fetch(rank.memory(), delivery)), "");

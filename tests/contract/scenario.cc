@@ -223,6 +223,14 @@ RankUnderTest::Combined RankUnderTest::combine(const Route& route,
   return fetch_combined(call);
 }
 
+support::Outcome RankUnderTest::attempt(const std::function<void()>& call) {
+  return support::attempt([&] {
+    call();
+    memory_->settle();
+    exchange_.check();
+  });
+}
+
 std::vector<RankResult> run(const EngineUnderTest& engine,
                             const Scenario& scenario,
                             const RunOptions& options) {

@@ -10,6 +10,7 @@
 #include "ferry/exchange.hpp"
 #include "support/host_tensor.hpp"
 #include "support/routing.hpp"
+#include "support/spawn.hpp"
 
 namespace ferry::contract {
 
@@ -115,6 +116,9 @@ class RankUnderTest {
                                  const Delivery& delivery,
                                  const Scenario* scenario = nullptr);
   [[nodiscard]] Combined fetch_combined(const CombineCall& call) const;
+
+  // What a call throws, now or once the device has got to it.
+  [[nodiscard]] support::Outcome attempt(const std::function<void()>& call);
 
  private:
   const EngineUnderTest& engine_;

@@ -17,7 +17,7 @@ std::vector<support::Outcome> diverge(
     const Route route = rank.route();
     (void)rank.dispatch(route);
     outcomes[static_cast<std::size_t>(rank.rank())] =
-        support::attempt([&] { (rank.rank() == 1 ? odd : usual)(rank, route); });
+        rank.attempt([&] { (rank.rank() == 1 ? odd : usual)(rank, route); });
   });
   return outcomes;
 }
@@ -78,7 +78,7 @@ TEST_P(SequenceContract, TellsADispatchOnAnotherRoute) {
     RankUnderTest rank(group, engine(), scenario);
     const Route routes[] = {rank.route(), rank.route()};
     outcomes[static_cast<std::size_t>(rank.rank())] =
-        support::attempt([&] { (void)rank.dispatch(routes[rank.rank() == 1 ? 0 : 1]); });
+        rank.attempt([&] { (void)rank.dispatch(routes[rank.rank() == 1 ? 0 : 1]); });
   });
 
   for (const auto& outcome : outcomes) {
@@ -117,8 +117,8 @@ TEST_P(SequenceContract, TellsARankThatLeavesInsteadOfCalling) {
     group.barrier();
     if (rank.rank() == 1) return group.leave();
     outcomes[static_cast<std::size_t>(rank.rank())] =
-        support::attempt([&] { (void)rank.dispatch(route); });
-    const auto again = support::attempt([&] { (void)rank.dispatch(route); });
+        rank.attempt([&] { (void)rank.dispatch(route); });
+    const auto again = rank.attempt([&] { (void)rank.dispatch(route); });
     // The first message goes on with what this rank was doing.
     EXPECT_TRUE(outcomes[static_cast<std::size_t>(rank.rank())].message.starts_with(again.message))
         << again.message;
@@ -137,7 +137,7 @@ TEST_P(SequenceContract, FailsLaterCallsWithTheSameCause) {
   support::run_ranks(3, [&](Group group) {
     RankUnderTest rank(group, engine(), scenario);
     const Route route = rank.route();
-    const auto first = support::attempt([&] {
+    const auto first = rank.attempt([&] {
       if (rank.rank() == 1)
         plan(rank, route);
       else

@@ -52,7 +52,7 @@ std::vector<support::Outcome> attempt_on_all(const EngineUnderTest& engine,
   std::vector<support::Outcome> outcomes(static_cast<std::size_t>(scenario.routing.num_ranks()));
   support::run_ranks(scenario.routing.num_ranks(), [&](Group group) {
     RankUnderTest rank(group, engine, scenario);
-    outcomes[static_cast<std::size_t>(rank.rank())] = support::attempt([&] { call(rank); });
+    outcomes[static_cast<std::size_t>(rank.rank())] = rank.attempt([&] { call(rank); });
     // Nobody leaves while another rank is still inside its call.
     group.barrier();
   });

@@ -1,0 +1,515 @@
+// Dispatch, the sending half. Each warp takes the next token, brings its row into shared memory
+// once by the bulk copy engine and stores it from there to every destination's final row; the lanes
+// write what stands beside it. Where there is no such engine, or rows change on the way, rows go
+// through registers.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include "cuda/bulk_copy.cuh"
+#include "cuda/gate.cuh"
+#include "cuda/kernels.hpp"
+#include "ferry/exchange.hpp"
+
+namespace ferry::cuda {
+
+namespace {
+
+constexpr int kMostWarps = 16;
+constexpr int kStages = 2;
+constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+constexpr std::int64_t kQuantizeGroup = 128;
+
+// Where one destination granted its delivery.
+struct Target {
+  std::byte* rows;
+  std::byte* scales;
+  std::byte* topk_idx;
+  std::byte* weights;
+  std::byte* source;
+};
+
+__device__ void read_targets(const ExchangeView& exchange, Target* targets) {
+  for (int peer = static_cast<int>(threadIdx.x); peer < exchange.num_ranks;
+       peer += static_cast<int>(blockDim.x)) {
+    const GateSlot& said = said_by(exchange, peer);
+    const auto at = [&](GateSlot::Word word) {
+      return reinterpret_cast<std::byte*>(exchange.peer_base[peer] +
+                                          load_relaxed(&said.words[word]));
+    };
+    targets[peer] = {at(GateSlot::kRowsOffset), at(GateSlot::kScalesOffset),
+                     at(GateSlot::kTopkOffset), at(GateSlot::kWeightsOffset),
+                     at(GateSlot::kSourceOffset)};
+  }
+}
+
+// The rows of one token, one per lane.
+struct Entries {
+  RowEntry own;  // this lane's
+  int count;
+};
+
+__device__ __forceinline__ Entries read_entries(const ExchangeView& exchange,
+                                                const RouteView& route,
+                                                std::int64_t token,
+                                                int lane) {
+  Entries entries{{0, 0, 0, 0}, route.num_entries[token]};
+  if (lane < entries.count) entries.own = route.entries[token * exchange.top_k + lane];
+  return entries;
+}
+
+__device__ __forceinline__ RowEntry entry_of(const Entries& entries, int index) {
+  const auto low = __shfl_sync(kAllLanes, entries.own.row, index);
+  const auto high = __shfl_sync(
+      kAllLanes,
+      static_cast<std::uint32_t>(entries.own.rank) << 16 | entries.own.slot << 8 | entries.own.k,
+      index);
+  return {low, static_cast<std::uint16_t>(high >> 16), static_cast<std::uint8_t>(high >> 8 & 0xFF),
+          static_cast<std::uint8_t>(high & 0xFF)};
+}
+
+template <typename Value>
+__device__ __forceinline__ void store(std::byte* to, Value value) {
+  *reinterpret_cast<Value*>(to) = value;
+}
+
+__device__ __forceinline__ float weight_of(const DispatchView& dispatch,
+                                           std::int64_t token,
+                                           int k) {
+  return *reinterpret_cast<const float*>(dispatch.weights + token * dispatch.weights_pitch + k * 4);
+}
+
+// What stands beside a row, in pieces that one lane stores.
+class Metadata {
+ public:
+  __device__ Metadata(const ExchangeView& exchange,
+                      const RouteView& route,
+                      const DispatchView& dispatch)
+      : exchange_(exchange),
+        route_(route),
+        dispatch_(dispatch),
+        is_by_rank_(static_cast<Layout>(route.layout) == Layout::kByRank) {
+    // Two wide ids or four narrow ones fill 16 bytes.
+    ids_per_piece_ = is_by_rank_ ? (dispatch.is_topk_int64 != 0 ? 2 : 4) : 0;
+    if (is_by_rank_ && exchange.top_k % ids_per_piece_ != 0) ids_per_piece_ = 1;
+    num_id_pieces_ = is_by_rank_ ? exchange.top_k / ids_per_piece_ : 0;
+    weights_per_piece_ = is_by_rank_ && exchange.top_k % 4 == 0 ? 4 : 1;
+    num_weight_pieces_ =
+        dispatch.weights == nullptr ? 0 : (is_by_rank_ ? exchange.top_k / weights_per_piece_ : 1);
+    // Dense scales of whole 16 bytes go as such, others element by element.
+    const bool is_wide = dispatch.scale_stride == dispatch.scale_element_bytes &&
+                         dispatch.scale_bytes % 16 == 0 && dispatch.scale_pitch % 16 == 0 &&
+                         reinterpret_cast<std::uint64_t>(dispatch.scales) % 16 == 0;
+    scale_piece_bytes_ = is_wide ? 16 : dispatch.scale_element_bytes;
+    num_scale_pieces_ = dispatch.scales == nullptr
+                            ? 0
+                            : static_cast<int>(dispatch.scale_bytes / scale_piece_bytes_);
+    num_pieces_ = 1 + num_id_pieces_ + num_weight_pieces_ + num_scale_pieces_;
+  }
+
+  // Whole warp: everything beside all rows of a token.
+  __device__ void write(const Target* targets,
+                        std::int64_t token,
+                        const Entries& entries,
+                        int lane) const {
+    const int total = entries.count * num_pieces_;
+    for (int first = 0; first < total; first += 32) {
+      const int index = first + lane;
+      const RowEntry entry = entry_of(entries, min(index / num_pieces_, entries.count - 1));
+      if (index < total) write_piece(targets[entry.rank], token, entry, index % num_pieces_);
+    }
+  }
+
+ private:
+  __device__ void write_piece(const Target& target,
+                              std::int64_t token,
+                              const RowEntry& entry,
+                              int piece) const {
+    const std::int64_t row = entry.row;
+    if (piece == 0) {
+      store(target.source + row * 8,
+            make_int2(static_cast<int>(token), is_by_rank_ ? entry.slot : entry.k));
+      return;
+    }
+    piece -= 1;
+    if (piece < num_id_pieces_) return write_ids(target, token, entry, piece);
+    piece -= num_id_pieces_;
+    if (piece < num_weight_pieces_) return write_weights(target, token, entry, piece);
+    write_scales(target, token, row, piece - num_weight_pieces_);
+  }
+
+  // The local id of the expert in column k if it lives at `rank`, else -1.
+  __device__ int local_id(std::int64_t token, int k, int rank) const {
+    const std::uint32_t home = route_.home[token * exchange_.top_k + k];
+    return home != RouteView::kNowhere && static_cast<int>(home >> 16) == rank
+               ? static_cast<int>(home & 0xFFFF)
+               : -1;
+  }
+
+  __device__ void write_ids(const Target& target,
+                            std::int64_t token,
+                            const RowEntry& entry,
+                            int piece) const {
+    const int k = piece * ids_per_piece_;
+    const std::int64_t at = static_cast<std::int64_t>(entry.row) * exchange_.top_k + k;
+    const auto id = [&](int offset) { return local_id(token, k + offset, entry.rank); };
+    if (dispatch_.is_topk_int64 != 0) {
+      std::byte* to = target.topk_idx + at * 8;
+      if (ids_per_piece_ == 2)
+        store(to, make_longlong2(id(0), id(1)));
+      else
+        store(to, static_cast<long long>(id(0)));
+    } else {
+      std::byte* to = target.topk_idx + at * 4;
+      if (ids_per_piece_ == 4)
+        store(to, make_int4(id(0), id(1), id(2), id(3)));
+      else
+        store(to, id(0));
+    }
+  }
+
+  __device__ void write_weights(const Target& target,
+                                std::int64_t token,
+                                const RowEntry& entry,
+                                int piece) const {
+    if (!is_by_rank_) {
+      store(target.weights + static_cast<std::int64_t>(entry.row) * 4,
+            weight_of(dispatch_, token, entry.k));
+      return;
+    }
+    const int k = piece * weights_per_piece_;
+    std::byte* to =
+        target.weights + (static_cast<std::int64_t>(entry.row) * exchange_.top_k + k) * 4;
+    // The weight of a column that lives elsewhere is 0, whatever the caller's tensor holds.
+    const auto weight = [&](int offset) {
+      return local_id(token, k + offset, entry.rank) >= 0 ? weight_of(dispatch_, token, k + offset)
+                                                          : 0.0F;
+    };
+    if (weights_per_piece_ == 4)
+      store(to, make_float4(weight(0), weight(1), weight(2), weight(3)));
+    else
+      store(to, weight(0));
+  }
+
+  __device__ void write_scales(const Target& target,
+                               std::int64_t token,
+                               std::int64_t row,
+                               int piece) const {
+    std::byte* to = target.scales + row * dispatch_.scale_bytes + piece * scale_piece_bytes_;
+    const std::byte* from = dispatch_.scales + token * dispatch_.scale_pitch;
+    if (scale_piece_bytes_ == 16) {
+      store(to, *reinterpret_cast<const uint4*>(from + piece * 16));
+      return;
+    }
+    from += piece * dispatch_.scale_stride;
+    switch (scale_piece_bytes_) {
+      case 1: store(to, *reinterpret_cast<const std::uint8_t*>(from)); break;
+      case 2: store(to, *reinterpret_cast<const std::uint16_t*>(from)); break;
+      default: store(to, *reinterpret_cast<const std::uint32_t*>(from)); break;
+    }
+  }
+
+  const ExchangeView& exchange_;
+  const RouteView& route_;
+  const DispatchView& dispatch_;
+  bool is_by_rank_;
+  int ids_per_piece_;
+  int num_id_pieces_;
+  int weights_per_piece_;
+  int num_weight_pieces_;
+  int scale_piece_bytes_;
+  int num_scale_pieces_;
+  int num_pieces_;
+};
+
+// The next token for this warp, drawn by its first lane; tokens are taken as warps come free, which
+// evens out multiprocessors that share a path to memory.
+__device__ __forceinline__ std::int64_t take_token(const ExchangeView& exchange, int lane) {
+  std::uint32_t token = 0;
+  if (lane == 0) token = atomicAdd(&exchange.state->next_piece, 1U);
+  return __shfl_sync(kAllLanes, token, 0);
+}
+
+#if __CUDA_ARCH__ >= 900
+__device__ void move_in_bulk(const ExchangeView& exchange,
+                             const RouteView& route,
+                             const DispatchView& dispatch,
+                             const Target* targets,
+                             const Metadata& metadata,
+                             unsigned char* stages,
+                             std::uint64_t* barriers) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const auto row_bytes = static_cast<std::uint32_t>(dispatch.row_bytes);
+  const std::uint32_t stage_bytes = (row_bytes + 127) / 128 * 128;
+  const std::uint32_t stage0 = shared_address(stages) + warp * kStages * stage_bytes;
+  const std::uint32_t barrier0 = shared_address(barriers + warp * kStages);
+  if (lane == 0) {
+    for (int stage = 0; stage < kStages; ++stage) init_barrier(barrier0 + stage * 8);
+    fence_barrier_init();
+  }
+  __syncwarp();
+
+  const auto load = [&](int stage, std::int64_t token) {
+    if (lane != 0 || token >= route.num_tokens) return;
+    const std::uint32_t barrier = barrier0 + stage * 8;
+    expect_bytes(barrier, row_bytes);
+    bulk_load(stage0 + stage * stage_bytes, dispatch.x + token * dispatch.x_pitch, row_bytes,
+              barrier);
+  };
+  std::uint32_t parities = 0;
+  int stage = 0;
+  std::int64_t token = take_token(exchange, lane);
+  std::int64_t next = take_token(exchange, lane);
+  load(0, token);
+  while (token < route.num_tokens) {
+    const Entries entries = read_entries(exchange, route, token, lane);
+    const std::int64_t after_next = take_token(exchange, lane);
+    // The other stage's rows must have left it before the next row comes in.
+    wait_stores_read();
+    __syncwarp();
+    load(stage ^ 1, next);
+    metadata.write(targets, token, entries, lane);
+    wait_barrier(barrier0 + stage * 8, parities >> stage & 1U);
+    parities ^= 1U << stage;
+    if (lane < entries.count)
+      bulk_store(targets[entries.own.rank].rows + entries.own.row * dispatch.row_bytes,
+                 stage0 + stage * stage_bytes, row_bytes);
+    commit_stores();
+    token = next;
+    next = after_next;
+    stage ^= 1;
+  }
+  wait_stores();
+}
+#endif
+
+// One 16-byte piece of a row times a weight, each channel rounded once, NaNs canonical.
+__device__ uint4 scale_piece(uint4 piece, float weight, DType dtype) {
+  auto* words = reinterpret_cast<std::uint32_t*>(&piece);
+  for (int i = 0; i < 4; ++i) {
+    if (dtype == DType::kFp32) {
+      const float value = __fmul_rn(weight, __uint_as_float(words[i]));
+      words[i] = value != value ? 0x7FFFFFFFU : __float_as_uint(value);
+    } else if (dtype == DType::kBf16) {
+      const float low = __fmul_rn(weight, __uint_as_float(words[i] << 16));
+      const float high = __fmul_rn(weight, __uint_as_float(words[i] & 0xFFFF0000U));
+      words[i] = static_cast<std::uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16 |
+                 __bfloat16_as_ushort(__float2bfloat16_rn(low));
+    } else {
+      const auto half = [](std::uint32_t bits) {
+        return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
+      };
+      const float low = __fmul_rn(weight, half(words[i] & 0xFFFFU));
+      const float high = __fmul_rn(weight, half(words[i] >> 16));
+      words[i] = static_cast<std::uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16 |
+                 __half_as_ushort(__float2half_rn(low));
+    }
+  }
+  return piece;
+}
+
+// Rows through registers, 16 bytes a lane and step.
+template <bool kIsScaled>
+__device__ void move_by_registers(const ExchangeView& exchange,
+                                  const RouteView& route,
+                                  const DispatchView& dispatch,
+                                  const Target* targets,
+                                  const Metadata& metadata) {
+  constexpr int kUnroll = 4;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto num_pieces = static_cast<int>(dispatch.row_bytes / 16);
+  for (std::int64_t token = take_token(exchange, lane); token < route.num_tokens;
+       token = take_token(exchange, lane)) {
+    const Entries entries = read_entries(exchange, route, token, lane);
+    metadata.write(targets, token, entries, lane);
+    const auto* from = reinterpret_cast<const uint4*>(dispatch.x + token * dispatch.x_pitch);
+    for (int first = 0; first < num_pieces; first += 32 * kUnroll) {
+      uint4 pieces[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u)
+        if (const int at = first + u * 32 + lane; at < num_pieces) pieces[u] = from[at];
+      for (int index = 0; index < entries.count; ++index) {
+        const RowEntry entry = entry_of(entries, index);
+        auto* to =
+            reinterpret_cast<uint4*>(targets[entry.rank].rows + entry.row * dispatch.row_bytes);
+        const float weight = kIsScaled ? weight_of(dispatch, token, entry.k) : 0.0F;
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u)
+          if (const int at = first + u * 32 + lane; at < num_pieces)
+            to[at] = kIsScaled ? scale_piece(pieces[u], weight, static_cast<DType>(dispatch.dtype))
+                               : pieces[u];
+      }
+    }
+  }
+}
+
+// --- quantisation: bf16 to e4m3 per 128 channels, half a warp a group, eight channels a lane -----
+
+struct QuantizedPiece {
+  uint2 codes;               // eight e4m3
+  std::uint32_t scale_word;  // fp32 bits, or the exponent byte
+};
+
+// `values` are eight channels of this lane; lanes of one group are neighbours. Infinities and NaNs
+// do not count for the maximum.
+template <bool kIsUe8m0>
+__device__ QuantizedPiece quantize_piece(uint4 bf16) {
+  float values[8];
+  const auto* words = reinterpret_cast<const std::uint32_t*>(&bf16);
+  float amax = 0.0F;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    values[2 * i] = __uint_as_float(words[i] << 16);
+    values[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float magnitude = fabsf(values[i]);
+    if (magnitude <= 3.402823466e38F) amax = fmaxf(amax, magnitude);
+  }
+#pragma unroll
+  for (int offset = 8; offset > 0; offset /= 2)
+    amax = fmaxf(amax, __shfl_xor_sync(kAllLanes, amax, offset));
+  amax = fmaxf(amax, 1e-4F);
+  QuantizedPiece out;
+  float scale;
+  if constexpr (kIsUe8m0) {
+    // ceil(log2(amax / 448)) by the bits of the number, rounded up to a power of two.
+    const std::uint32_t bits = __float_as_uint(__fmul_rn(amax, 1.0F / 448.0F));
+    const std::uint32_t exponent = (bits >> 23) + ((bits & 0x7FFFFFU) != 0 ? 1 : 0);
+    out.scale_word = exponent;
+    scale = __uint_as_float((254 - exponent) << 23);  // 2^-e
+  } else {
+    scale = __fdiv_rn(448.0F, amax);
+    out.scale_word = __float_as_uint(__fmul_rn(amax, 1.0F / 448.0F));
+  }
+  std::uint32_t packed[2] = {0, 0};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float value = __fmul_rn(values[i], scale);
+    std::uint32_t code = __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
+    if (values[i] != values[i]) code = 0x7F;
+    packed[i / 4] |= (code & 0xFFU) << (8 * (i % 4));
+  }
+  out.codes = make_uint2(packed[0], packed[1]);
+  return out;
+}
+
+template <bool kIsUe8m0>
+__device__ void move_quantized(const ExchangeView& exchange,
+                               const RouteView& route,
+                               const DispatchView& dispatch,
+                               const Target* targets,
+                               const Metadata& metadata) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto num_pieces = static_cast<int>(dispatch.hidden / 8);
+  for (std::int64_t token = take_token(exchange, lane); token < route.num_tokens;
+       token = take_token(exchange, lane)) {
+    const Entries entries = read_entries(exchange, route, token, lane);
+    metadata.write(targets, token, entries, lane);
+    const auto* from = reinterpret_cast<const uint4*>(dispatch.x + token * dispatch.x_pitch);
+    for (int first = 0; first < num_pieces; first += 32) {
+      const int at = first + lane;
+      const bool is_inside = at < num_pieces;
+      const QuantizedPiece piece =
+          quantize_piece<kIsUe8m0>(is_inside ? from[at] : make_uint4(0, 0, 0, 0));
+      for (int index = 0; index < entries.count; ++index) {
+        const RowEntry entry = entry_of(entries, index);
+        const Target& target = targets[entry.rank];
+        if (is_inside) store(target.rows + entry.row * dispatch.row_bytes + at * 8, piece.codes);
+        const std::int64_t group = at * 8 / kQuantizeGroup;
+        if (!is_inside || at % 16 != 0) continue;
+        std::byte* scales = target.scales + entry.row * dispatch.scale_bytes;
+        if constexpr (kIsUe8m0)
+          store(scales + group, static_cast<std::uint8_t>(piece.scale_word));
+        else
+          store(scales + group * 4, piece.scale_word);
+      }
+    }
+    if constexpr (kIsUe8m0) {
+      // Bytes of the last word beyond the last group are zero.
+      const std::int64_t num_groups = (dispatch.hidden + kQuantizeGroup - 1) / kQuantizeGroup;
+      for (int index = 0; index < entries.count; ++index) {
+        const RowEntry entry = entry_of(entries, index);
+        std::byte* scales = targets[entry.rank].scales + entry.row * dispatch.scale_bytes;
+        if (num_groups + lane < dispatch.scale_bytes)
+          store(scales + num_groups + lane, std::uint8_t{0});
+      }
+    }
+  }
+}
+
+template <int kTransform>
+__global__ void __launch_bounds__(kMostWarps * 32, 1)
+    move_rows(const __grid_constant__ ExchangeView exchange,
+              const __grid_constant__ RouteView route,
+              const __grid_constant__ DispatchView dispatch,
+              int is_bulk) {
+  extern __shared__ __align__(128) unsigned char stages[];
+  __shared__ __align__(8) std::uint64_t barriers[kMostWarps * kStages];
+  __shared__ Target targets[kMostPeers];
+  if (is_idle(exchange)) return;
+  read_targets(exchange, targets);
+  __syncthreads();
+  // The gate's acquire came before this kernel; now the copy engine may touch what was granted.
+  fence_proxy();
+  const Metadata metadata(exchange, route, dispatch);
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kTransform == kCopy) {
+    if (is_bulk != 0)
+      return move_in_bulk(exchange, route, dispatch, targets, metadata, stages, barriers);
+  }
+#endif
+  if constexpr (kTransform == kCopy)
+    move_by_registers<false>(exchange, route, dispatch, targets, metadata);
+  else if constexpr (kTransform == kScale)
+    move_by_registers<true>(exchange, route, dispatch, targets, metadata);
+  else
+    move_quantized<kTransform == kQuantizeUe8m0>(exchange, route, dispatch, targets, metadata);
+}
+
+template <int kTransform>
+void launch_move(const ExchangeView& exchange,
+                 const RouteView& route,
+                 const DispatchView& dispatch,
+                 const MoveLaunch& launch,
+                 cudaStream_t stream) {
+  move_rows<kTransform>
+      <<<static_cast<unsigned>(launch.num_blocks), static_cast<unsigned>(launch.num_warps) * 32,
+         static_cast<std::size_t>(launch.shared_bytes), stream>>>(exchange, route, dispatch,
+                                                                  launch.num_stages > 0 ? 1 : 0);
+}
+
+}  // namespace
+
+cudaError_t launch_dispatch(const ExchangeView& exchange,
+                            const RouteView& route,
+                            const DispatchView& dispatch,
+                            const MoveLaunch& launch,
+                            cudaStream_t stream) {
+  switch (dispatch.transform) {
+    case kScale: launch_move<kScale>(exchange, route, dispatch, launch, stream); break;
+    case kQuantizeFp32:
+      launch_move<kQuantizeFp32>(exchange, route, dispatch, launch, stream);
+      break;
+    case kQuantizeUe8m0:
+      launch_move<kQuantizeUe8m0>(exchange, route, dispatch, launch, stream);
+      break;
+    default: launch_move<kCopy>(exchange, route, dispatch, launch, stream); break;
+  }
+  return cudaGetLastError();
+}
+
+cudaError_t prepare_dispatch_kernels(int shared_bytes) {
+  cudaFuncAttributes ignored;
+  for (const void* kernel : {reinterpret_cast<const void*>(&move_rows<kScale>),
+                             reinterpret_cast<const void*>(&move_rows<kQuantizeFp32>),
+                             reinterpret_cast<const void*>(&move_rows<kQuantizeUe8m0>)})
+    if (const cudaError_t error = cudaFuncGetAttributes(&ignored, kernel); error != cudaSuccess)
+      return error;
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(&move_rows<kCopy>),
+                              cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+}
+
+}  // namespace ferry::cuda

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda/device_state.hpp"
+
+// Launchers of the engine's kernels, for host code. Everything is passed by value; nothing blocks.
+namespace ferry::cuda {
+
+// --- gates (gate.cu) ---------------------------------------------------------------------------
+
+struct OpenGate {
+  layout::GateSlot slot;             // words to say
+  const std::uint32_t* route_error;  // of the route that the operation follows, or null
+  int operation_slot;
+  int is_staged;  // this rank's y (or its weights) lies in the staging area
+};
+cudaError_t launch_open_gate(const ExchangeView& exchange,
+                             const OpenGate& gate,
+                             cudaStream_t stream);
+
+// Says that this rank's move of an operation is complete, and (or) waits until every peer has said
+// so.
+struct CloseGate {
+  int operation_slot;
+  int announces;
+  int waits;
+  std::int32_t operation;  // layout::Operation, for messages
+};
+cudaError_t launch_close_gate(const ExchangeView& exchange,
+                              const CloseGate& gate,
+                              cudaStream_t stream);
+
+// Waits until every peer has completed the last combine that read this rank's staging area.
+cudaError_t launch_staging_wait(const ExchangeView& exchange, cudaStream_t stream);
+
+// --- routes (route.cu) -------------------------------------------------------------------------
+
+struct TopkInput {
+  const void* ids;
+  std::int64_t row_stride;  // elements
+  int is_int64;
+};
+// Counts, meets the other ranks, plans. Three kernels.
+cudaError_t launch_route(const ExchangeView& exchange,
+                         const RouteView& route,
+                         const TopkInput& topk,
+                         const OpenGate& gate,
+                         cudaStream_t stream);
+
+// --- dispatch (dispatch_send.cu, dispatch_recv.cu) ---------------------------------------------
+
+struct DispatchView {
+  const std::byte* x;
+  std::int64_t x_pitch;
+  std::int64_t row_bytes;    // as delivered
+  const std::byte* weights;  // float32 [T, K], or null
+  std::int64_t weights_pitch;
+  const std::byte* scales;  // the caller's, or null
+  std::int64_t scale_pitch;
+  std::int64_t scale_stride;
+  std::int64_t scale_bytes;  // per delivered row, of either origin
+  int scale_element_bytes;
+  int is_topk_int64;
+  int transform;  // Transform
+  int dtype;      // ferry::DType of the rows, for kScale
+  std::int64_t hidden;
+};
+enum Transform : int { kCopy = 0, kScale = 1, kQuantizeFp32 = 2, kQuantizeUe8m0 = 3 };
+
+struct MoveLaunch {
+  int num_blocks;
+  int num_warps;   // a block
+  int num_stages;  // of rows in shared memory, a warp; 0: rows go through registers
+  int shared_bytes;
+};
+cudaError_t launch_dispatch(const ExchangeView& exchange,
+                            const RouteView& route,
+                            const DispatchView& dispatch,
+                            const MoveLaunch& launch,
+                            cudaStream_t stream);
+
+// What only the receiver writes: counts, experts of rows, ids of unused rows, gaps.
+struct CompleteView {
+  std::byte* rows;
+  std::byte* scales;
+  std::byte* topk_idx;
+  std::byte* weights;
+  std::int32_t* row_expert;
+  std::int64_t* counts;
+  std::int64_t num_output_rows;
+  std::int64_t row_bytes;
+  std::int64_t scale_bytes;
+  std::int64_t weight_bytes;  // per row; 0: no weights
+  int is_topk_int64;
+  int zeroes_gaps;
+};
+cudaError_t launch_complete(const ExchangeView& exchange,
+                            const RouteView& route,
+                            const CompleteView& view,
+                            cudaStream_t stream);
+
+// Row-major scales [rows, S] to element (row, s) at s * pitch + row, per block of `block_rows`
+// rows.
+struct TransposeView {
+  const std::byte* from;
+  std::byte* to;
+  std::int64_t block_rows;
+  std::int64_t num_blocks;
+  std::int64_t num_scales;
+  int element_bytes;
+};
+cudaError_t launch_transpose(const TransposeView& view, cudaStream_t stream);
+
+// --- combine (combine.cu) ----------------------------------------------------------------------
+
+struct CombineView {
+  std::byte* out;
+  std::int64_t out_pitch;
+  std::int64_t row_bytes;
+  const std::byte* topk_weights;  // weighted sum, or null
+  std::int64_t topk_weights_pitch;
+  const std::byte* bias;
+  std::int64_t bias_pitch;
+  const std::byte* second_bias;
+  std::int64_t second_bias_pitch;
+  int dtype;  // ferry::DType
+};
+cudaError_t launch_combine(const ExchangeView& exchange,
+                           const RouteView& route,
+                           const CombineView& combine,
+                           const MoveLaunch& launch,
+                           cudaStream_t stream);
+
+// Weights of rows on their way back: [T, K], 0 where nothing was selected.
+cudaError_t launch_combine_weights(const ExchangeView& exchange,
+                                   const RouteView& route,
+                                   float* combined_weights,
+                                   cudaStream_t stream);
+
+// --- device tools ------------------------------------------------------------------------------
+
+cudaError_t launch_delay(std::uint64_t nanoseconds, cudaStream_t stream);
+
+// Loads every kernel (a kernel's first launch must not have to) and lets moves use `shared_bytes`
+// of shared memory. Returns the first error.
+cudaError_t prepare_kernels(int shared_bytes);
+
+}  // namespace ferry::cuda
