@@ -157,12 +157,12 @@ const char* nearest_name(std::string_view name) {
       ->name;
 }
 
+std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+
 std::vector<std::string> names_of_this_process() {
   std::vector<std::string> names;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text(*entry);
-    names.emplace_back(text.substr(0, text.find('=')));
-  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    names.emplace_back(name_of(*entry));
   return names;
 }
 
@@ -174,6 +174,18 @@ Lookup process_environment() {
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   };
+}
+
+std::vector<std::string> child_environment(std::span<const Variable> changes) {
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : changes) entries.push_back(fmt::format("{}={}", name, value));
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const bool is_changed = std::any_of(changes.begin(), changes.end(), [&](const Variable& change) {
+      return change.first == name_of(*entry);
+    });
+    if (!is_changed) entries.emplace_back(*entry);
+  }
+  return entries;
 }
 
 Env parse_env(const Lookup& lookup) {

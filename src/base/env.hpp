@@ -3,8 +3,10 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/log.hpp"
@@ -14,6 +16,12 @@ namespace ferry {
 // Looks a variable up; tests pass their own. The process environment is read only in env.cc.
 using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
 [[nodiscard]] Lookup process_environment();
+
+using Variable = std::pair<std::string, std::string>;  // name and value
+
+// What a child is started with: "NAME=value" for every variable of this process, those of `changes`
+// in place of its own.
+[[nodiscard]] std::vector<std::string> child_environment(std::span<const Variable> changes);
 
 // What FERRY_* variables say. Each field is one row of the table in env.cc, from which parsing,
 // `ferry env --explain` and docs/env.md are made.

@@ -126,7 +126,8 @@ int run_bench(BenchOptions options, std::span<const std::string> arguments) {
   if (num_ranks == 1) return run_as_rank(options, Group::self());
   // Refused here once, rather than by every rank. The tables are gone before the ranks start.
   static_cast<void>(make_batch(options, num_ranks));
-  return run_rank_processes(arguments, plan_ranks(options, num_ranks));
+  const BlockedSignals signals;
+  return run_rank_processes(arguments, plan_ranks(options, num_ranks), signals);
 }
 
 }  // namespace ferry::bench

@@ -1,6 +1,5 @@
 #include "bench/launch.hpp"
 
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/wait.h>
@@ -9,12 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "bench/exec_strings.hpp"
 #include "boot/launch_env.hpp"
 
 namespace ferry::bench {
@@ -27,8 +26,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kGrace{15};
 constexpr std::chrono::seconds kStopGrace{5};
 
-constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP};
-
 std::string random_name() {
   unsigned char bytes[16] = {};
   FERRY_CHECK(::getrandom(bytes, sizeof(bytes), 0) == static_cast<ssize_t>(sizeof(bytes)),
@@ -37,44 +34,6 @@ std::string random_name() {
   for (const unsigned char byte : bytes) name += fmt::format("{:02x}", byte);
   return name;
 }
-
-std::vector<char*> pointers_to(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  for (std::string& text : strings) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-sigset_t watched_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : kPassedOn) sigaddset(&set, number);
-  sigaddset(&set, SIGCHLD);
-  return set;
-}
-
-// Blocks the watched signals, so that they wait for sigtimedwait; restores the mask.
-class BlockedSignals {
- public:
-  BlockedSignals() : watched_(watched_signals()) { ::sigprocmask(SIG_BLOCK, &watched_, &before_); }
-  ~BlockedSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
-  [[nodiscard]] const sigset_t& before() const { return before_; }
-
-  // The next watched signal, or 0 after `limit`.
-  [[nodiscard]] int wait(std::chrono::milliseconds limit) const {
-    const timespec time = {.tv_sec = limit.count() / 1000,
-                           .tv_nsec = limit.count() % 1000 * 1'000'000};
-    const int number = ::sigtimedwait(&watched_, nullptr, &time);
-    return number > 0 ? number : 0;
-  }
-
- private:
-  sigset_t watched_;
-  sigset_t before_{};
-};
 
 // The started ranks. Whatever still runs when this goes is killed and reaped.
 class RankProcesses {
@@ -86,18 +45,17 @@ class RankProcesses {
 
   void start(const RankProcess& rank, std::vector<std::string> arguments, const sigset_t& mask) {
     arguments.insert(arguments.end(), {"--launch", "env"});
-    const std::vector<char*> argv = pointers_to(arguments);
+    const ExecStrings argv(std::move(arguments));
+    const ExecStrings envp(child_environment(rank.environment));
     const pid_t parent = ::getpid();
     const pid_t pid = ::fork();
     FERRY_CHECK(pid >= 0, ErrorCode::kSystem, "cannot start rank {}: {}", rank.rank,
                 errno_text(errno));
     if (pid == 0) {
-      // setenv is safe here because the parent has one thread. It may have died before prctl.
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the parent may have died before this
       if (::getppid() != parent) ::_exit(3);
       ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-      for (const auto& [name, value] : rank.environment) ::setenv(name.c_str(), value.c_str(), 1);
-      ::execv("/proc/self/exe", argv.data());
+      ::execve("/proc/self/exe", argv.get(), envp.get());
       ::_exit(127);
     }
     running_.push_back({rank.rank, pid});
@@ -203,8 +161,9 @@ int worst_exit_code(std::span<const RankEnd> ends) {
   return worst;
 }
 
-int run_rank_processes(std::span<const std::string> arguments, std::span<const RankProcess> ranks) {
-  const BlockedSignals signals;
+int run_rank_processes(std::span<const std::string> arguments,
+                       std::span<const RankProcess> ranks,
+                       const BlockedSignals& signals) {
   RankProcesses processes;
   for (const RankProcess& rank : ranks)
     processes.start(rank, {arguments.begin(), arguments.end()}, signals.before());

@@ -2,10 +2,10 @@
 
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/env.hpp"
+#include "bench/blocked_signals.hpp"
 #include "bench/options.hpp"
 
 namespace ferry::bench {
@@ -23,7 +23,7 @@ struct LaunchPlan {
 // One rank to start: a copy of this program.
 struct RankProcess {
   int rank = 0;
-  std::vector<std::pair<std::string, std::string>> environment;  // added to this process's own
+  std::vector<Variable> environment;  // added to this process's own
 };
 
 // The ranks that this process starts: all of them, or those of one host. The address of a group on
@@ -46,8 +46,9 @@ struct RankEnd {
 // env" added, waits for all of them, passes SIGINT, SIGTERM and SIGHUP on, and reports ranks that a
 // signal killed on stderr. After the first such death or failure the others have a grace period,
 // then they are killed. No rank outlives this process. Returns the exit code: worst_exit_code, or 4
-// after a signal to stop. The calling process must have one thread.
+// after a signal to stop.
 [[nodiscard]] int run_rank_processes(std::span<const std::string> arguments,
-                                     std::span<const RankProcess> ranks);
+                                     std::span<const RankProcess> ranks,
+                                     const BlockedSignals& signals);
 
 }  // namespace ferry::bench

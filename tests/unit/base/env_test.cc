@@ -145,6 +145,20 @@ TEST(Env, ExplainsAMalformedValueInsteadOfFailing) {
             "malformed: FERRY_NODES='two' is not a whole number from 1 to 4096");
 }
 
+TEST(ChildEnvironment, PutsChangesInPlaceOfThisProcesssOwn) {
+  const std::vector<std::string> own = child_environment({});
+  ASSERT_FALSE(own.empty());
+  const std::string name = own[0].substr(0, own[0].find('='));
+  const std::vector<Variable> changes = {{name, "changed"}, {"FERRY_CHILD_TEST", "added"}};
+
+  const std::vector<std::string> entries = child_environment(changes);
+
+  EXPECT_EQ(entries.size(), own.size() + 1);
+  EXPECT_THAT(entries,
+              testing::IsSupersetOf({name + "=changed", std::string("FERRY_CHILD_TEST=added")}));
+  EXPECT_THAT(entries, Not(testing::Contains(own[0])));
+}
+
 TEST(Env, HasOneMarkdownRowPerVariable) {
   const std::string text = env_table_markdown();
 
