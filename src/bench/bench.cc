@@ -2,15 +2,18 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/env.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "bench/device_count.hpp"
 #include "bench/launch.hpp"
 #include "bench/memory_need.hpp"
+#include "bench/mps.hpp"
 #include "bench/report.hpp"
 #include "bench/run.hpp"
 #include "boot/launch_env.hpp"
@@ -20,6 +23,10 @@ namespace ferry::bench {
 namespace {
 
 void print_note(const std::string& note) { fmt::print(stderr, "ferry bench: {}\n", note); }
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) print_note(note);
+}
 
 int num_self_started(const BenchOptions& options) {
   if (!options.address.empty()) return *options.num_nodes * *options.ranks_per_node;
@@ -42,7 +49,8 @@ Batch make_batch(const BenchOptions& options, int num_ranks) {
   batch.is_weighted = options.is_weighted;
   batch.hidden = options.hidden;
   batch.seed = options.seed;
-  const MemoryNeed need = Exchange::bytes_needed(make_config(options, batch), num_ranks);
+  const Device device = is_cuda(options) ? Device::cuda(0) : Device::cpu();
+  const MemoryNeed need = Exchange::bytes_needed(make_config(options, batch, device), num_ranks);
   check_memory(plan_memory(options, batch, need, local_ranks), memory::read_availability());
   return batch;
 }
@@ -74,7 +82,8 @@ std::vector<RankRecord> gather_records(const Group& group, const RankRecord& own
 // mpirun gives its ranks a terminal of its own, whatever it writes to itself: only ranks that this
 // program has started, and a single one, know where their output goes.
 bool is_terminal(const BenchOptions& options, int num_ranks, int fd) {
-  return (options.launch == Launch::kEnv || num_ranks == 1) && ::isatty(fd) == 1;
+  const bool is_own = options.launch == Launch::kEnv || options.has_thread_ranks || num_ranks == 1;
+  return is_own && ::isatty(fd) == 1;
 }
 
 void print_report(const Report& report) {
@@ -86,24 +95,18 @@ void print_report(const Report& report) {
       ErrorCode::kSystem, "cannot write the result to stdout: {}", errno_text(errno));
 }
 
-// This process is one rank of `group`.
-int run_as_rank(const BenchOptions& options, const Group& group) {
+// The calling thread is one rank of `group`.
+int run_as_rank(const BenchOptions& options, const Batch& batch, const Group& group) {
   set_log_rank(group.rank(), group.size());
-  FERRY_CHECK(!options.ranks || *options.ranks == group.size(), ErrorCode::kInvalidArgument,
-              "--ranks is {}, but the launcher started {}; try: --launch self",
-              options.ranks.value_or(0), group.size());
-  const Batch batch = make_batch(options, group.size());
-  if (group.rank() == 0)
-    for (const std::string& note : batch.routing.notes) print_note(note);
-  group.barrier();  // every rank has looked at the memory before anyone takes any
-
   const bool has_progress = group.rank() == 0 && is_terminal(options, group.size(), STDERR_FILENO);
+  const int num_local_ranks = num_local(options, group.size());
   RankRun run = run_rank(options, batch, group, has_progress);
-  run.record.threads = threads_per_rank(options, num_local(options, group.size()));
+  if (!is_cuda(options)) run.record.threads = threads_per_rank(options, num_local_ranks);
   const std::vector<RankRecord> records = gather_records(group, run.record);
   const Report report = make_report({.options = options,
                                      .batch = batch,
                                      .num_nodes = group.num_nodes(),
+                                     .num_local_ranks = num_local_ranks,
                                      .host = host_name(),
                                      .ceiling = run.ceiling,
                                      .ping_pong = run.ping_pong},
@@ -113,21 +116,65 @@ int run_as_rank(const BenchOptions& options, const Group& group) {
   return !options.is_checked || report.check.is_ok() ? 0 : 1;
 }
 
+// This process is one rank of `group`.
+int run_alone(const BenchOptions& options, const Group& group) {
+  set_log_rank(group.rank(), group.size());
+  FERRY_CHECK(!options.ranks || *options.ranks == group.size(), ErrorCode::kInvalidArgument,
+              "--ranks is {}, but the launcher started {}; try: --launch self",
+              options.ranks.value_or(0), group.size());
+  const Batch batch = make_batch(options, group.size());
+  if (group.rank() == 0) print_notes(batch.routing.notes);
+  group.barrier();  // every rank has looked at the memory before anyone takes any
+  return run_as_rank(options, batch, group);
+}
+
+// All ranks are threads of this process and share what they only read.
+int run_threads(const BenchOptions& options, int num_ranks) {
+  // Before the driver starts: streams that wait for each other need a hardware queue each.
+  if (is_cuda(options)) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  const Batch batch = make_batch(options, num_ranks);
+  print_notes(batch.routing.notes);
+  std::atomic<int> exit_code = 0;
+  Group::run_threads(num_ranks,
+                     [&](const Group& group) {
+                       if (run_as_rank(options, batch, group) != 0) exit_code = 1;
+                     },
+                     {.num_pretended_nodes = options.nodes});
+  return exit_code;
+}
+
+int run_processes(const BenchOptions& options,
+                  int num_ranks,
+                  std::span<const std::string> arguments) {
+  // Refused here once, rather than by every rank. The tables are gone before the ranks start.
+  static_cast<void>(make_batch(options, num_ranks));
+  const int num_devices = is_cuda(options) ? count_devices() : 0;
+  std::vector<RankProcess> ranks = plan_ranks(options, num_ranks);
+  const BlockedSignals signals;  // before MPS starts, which an interrupt must not leave running
+  MpsUse mps;
+  if (is_cuda(options))
+    mps = provide_mps(static_cast<int>(ranks.size()), num_devices, process_environment(),
+                      {.signal_mask = signals.before()});
+  if (!mps.note.empty()) print_note(mps.note);
+  if (mps.daemon)
+    for (RankProcess& rank : ranks)
+      rank.environment.emplace_back(kMpsPipeVariable, mps.daemon->pipe_directory());
+  return run_rank_processes(arguments, ranks, signals);
+}
+
 }  // namespace
 
 int run_bench(BenchOptions options, std::span<const std::string> arguments) {
   apply_preset(options);
   check_options(options);
   const LaunchPlan plan = plan_launch(options, process_environment());
-  for (const std::string& note : plan.notes) print_note(note);
-  if (!plan.is_self) return run_as_rank(options, join_group(options));
+  print_notes(plan.notes);
+  if (!plan.is_self) return run_alone(options, join_group(options));
 
   const int num_ranks = num_self_started(options);
-  if (num_ranks == 1) return run_as_rank(options, Group::self());
-  // Refused here once, rather than by every rank. The tables are gone before the ranks start.
-  static_cast<void>(make_batch(options, num_ranks));
-  const BlockedSignals signals;
-  return run_rank_processes(arguments, plan_ranks(options, num_ranks), signals);
+  if (num_ranks == 1) return run_alone(options, Group::self());
+  if (options.has_thread_ranks) return run_threads(options, num_ranks);
+  return run_processes(options, num_ranks, arguments);
 }
 
 }  // namespace ferry::bench

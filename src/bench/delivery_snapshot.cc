@@ -20,4 +20,9 @@ DeliverySnapshot snapshot(const Delivery& delivery, Layout layout) {
   return seen;
 }
 
+std::vector<TensorView> row_tensors(const DeliverySnapshot& seen) {
+  return {seen.tokens,       seen.scales,     seen.topk_idx,
+          seen.topk_weights, seen.row_source, seen.row_expert};
+}
+
 }  // namespace ferry::bench

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "ferry/exchange.hpp"
 
 namespace ferry::bench {
@@ -18,5 +20,8 @@ struct DeliverySnapshot {
   TensorView source_offsets;  // kByRank only
 };
 [[nodiscard]] DeliverySnapshot snapshot(const Delivery& delivery, Layout layout);
+
+// What it holds row by row; some may not be given.
+[[nodiscard]] std::vector<TensorView> row_tensors(const DeliverySnapshot& seen);
 
 }  // namespace ferry::bench

@@ -120,7 +120,7 @@ LaunchPlan plan_launch(const BenchOptions& options, const Lookup& lookup) {
     return plan;
   }
   const bool has_hosts = !options.address.empty();
-  if (options.launch == Launch::kAuto && has_launcher && !has_hosts) {
+  if (options.launch == Launch::kAuto && has_launcher && !has_hosts && !options.has_thread_ranks) {
     plan.is_self = false;
     return plan;
   }
@@ -131,6 +131,7 @@ LaunchPlan plan_launch(const BenchOptions& options, const Lookup& lookup) {
       ignored += fmt::format("{}{}={}", ignored.empty() ? "" : ", ", name, *value);
   if (ignored.empty()) return plan;
   const char* why = has_hosts                         ? "--address starts the ranks of this host"
+                    : options.has_thread_ranks        ? "--thread-ranks starts the ranks"
                     : options.launch == Launch::kSelf ? "--launch self starts the ranks"
                                                       : "no launcher of single ranks is seen";
   plan.notes.push_back(fmt::format("{} ignored: {}; try: ferry bench --launch env", ignored, why));

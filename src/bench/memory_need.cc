@@ -59,6 +59,10 @@ BenchMemory plan_memory(const BenchOptions& options,
   // Where the ranks are spread over hosts, this one has its share.
   const std::int64_t share = (rows * num_local_ranks + batch.num_ranks() - 1) / batch.num_ranks();
   memory.delivery_bytes = is_counted ? multiply(share, delivered_row_bytes(batch)) : worst;
+  if (is_cuda(options)) {
+    if (!options.is_checked) memory.delivery_bytes = 0;
+    return memory;
+  }
   const bool is_staged = options.combine == CombineForm::kPush || options.mode == Mode::kLowLatency;
   memory.exchange_bytes =
       multiply(add(need.control_bytes, is_staged ? need.staging_bytes : 0), num_local_ranks);

@@ -9,7 +9,8 @@
 
 namespace ferry::bench {
 
-// What a bench takes from the memory of this machine, all its ranks together.
+// What a bench takes from the host memory of this machine, all its ranks together. Of the memory of
+// GPUs the engine itself says what it lacks.
 struct BenchMemory {
   int num_ranks = 0;                // on this machine
   std::int64_t input_bytes = 0;     // x, out, ids and weights
@@ -28,8 +29,9 @@ struct BenchMemory {
                                       int num_ranks,
                                       std::int64_t num_tokens);
 
-// Everything. In exact sizing rows are counted along the routing. Throws kInvalidArgument where a
-// product leaves 64 bits.
+// Everything. In exact sizing rows are counted along the routing. With the CUDA engine the host
+// holds the inputs while they are made, and what is delivered while it is checked. Throws
+// kInvalidArgument where a product leaves 64 bits.
 [[nodiscard]] BenchMemory plan_memory(const BenchOptions& options,
                                       const Batch& batch,
                                       const MemoryNeed& need,

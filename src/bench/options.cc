@@ -39,6 +39,32 @@ void check_hosts(const BenchOptions& options) {
               *options.ranks_per_node, ranks);
 }
 
+void check_engine(const BenchOptions& options) {
+  FERRY_CHECK(options.engine == "cpu" || is_cuda(options), ErrorCode::kInvalidArgument,
+              "--engine '{}' is unknown, expected cpu or cuda", options.engine);
+  check_at_least("--threads", options.threads, 0);
+  check_at_most("--threads", options.threads, 4096);
+  check_at_least("--sms", options.sms, 0);
+  check_at_most("--sms", options.sms, 1024);
+  FERRY_CHECK(is_cuda(options) || options.sms == 0, ErrorCode::kInvalidArgument,
+              "--sms is {}, but the cpu engine has none; try: --threads, or --engine cuda",
+              options.sms);
+  FERRY_CHECK(!is_cuda(options) || options.threads == 0, ErrorCode::kInvalidArgument,
+              "--threads is {}, but only the cpu engine moves rows with threads; try: --sms, or "
+              "--thread-ranks for ranks that are threads",
+              options.threads);
+}
+
+void check_thread_ranks(const BenchOptions& options) {
+  if (!options.has_thread_ranks) return;
+  FERRY_CHECK(options.launch != Launch::kEnv, ErrorCode::kInvalidArgument,
+              "--thread-ranks starts all ranks in this process, --launch env joins a launcher's; "
+              "try: one of the two");
+  FERRY_CHECK(options.address.empty(), ErrorCode::kInvalidArgument,
+              "--thread-ranks starts all ranks in this process, --address is for several hosts; "
+              "try: one of the two");
+}
+
 }  // namespace
 
 void apply_preset(BenchOptions& options) {
@@ -51,10 +77,7 @@ void apply_preset(BenchOptions& options) {
 }
 
 void check_options(const BenchOptions& options) {
-  FERRY_CHECK(options.engine == "cpu" || options.engine == "cuda", ErrorCode::kInvalidArgument,
-              "--engine '{}' is unknown, expected cpu or cuda", options.engine);
-  FERRY_CHECK(options.engine == "cpu", ErrorCode::kUnavailable,
-              "the cuda engine is not part of this build; try: ferry bench --engine cpu");
+  check_engine(options);
   FERRY_CHECK(options.dtype == "bf16" || options.dtype == "fp8" || options.dtype == "fp8-ue8m0",
               ErrorCode::kInvalidArgument,
               "--dtype '{}' is unknown, expected bf16, fp8 or fp8-ue8m0", options.dtype);
@@ -85,14 +108,15 @@ void check_options(const BenchOptions& options) {
   check_at_least("--iters", options.iters, 1);
   check_at_most("--iters", options.iters, 1'000'000);
   check_at_least("--warmup", options.warmup, 0);
-  check_at_least("--threads", options.threads, 0);
-  check_at_most("--threads", options.threads, 4096);
   FERRY_CHECK(!options.is_weighted || options.layout != Layout::kByRank,
               ErrorCode::kInvalidArgument,
               "--weighted needs one row per expert, --layout by-rank has one per token and rank; "
               "try: --layout by-expert");
   check_hosts(options);
+  check_thread_ranks(options);
 }
+
+bool is_cuda(const BenchOptions& options) { return options.engine == "cuda"; }
 
 Quantize quantize_of(const BenchOptions& options) {
   if (options.dtype == "fp8") return Quantize::kFp8;

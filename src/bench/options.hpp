@@ -38,7 +38,9 @@ struct BenchOptions {
   bool has_ceiling = true;  // measure this machine's copy ceiling in the same run
   bool is_json = false;
   std::string preset;
-  int threads = 0;  // per rank; 0: usable cores / ranks
+  int threads = 0;                // of each rank, CPU engine; 0: usable cores / ranks
+  int sms = 0;                    // of each rank, CUDA engine; 0: the plan's choice
+  bool has_thread_ranks = false;  // ranks are threads of one process
   std::uint64_t seed = 1;
 
   Launch launch = Launch::kAuto;
@@ -59,9 +61,10 @@ constexpr int kDefaultTopk = 8;
 void apply_preset(BenchOptions& options);
 
 // Refuses what can be refused without knowing the group: kInvalidArgument naming the option, the
-// value and what is accepted; kUnavailable for an engine that this build has not.
+// value and what is accepted.
 void check_options(const BenchOptions& options);
 
+[[nodiscard]] bool is_cuda(const BenchOptions& options);
 [[nodiscard]] Quantize quantize_of(const BenchOptions& options);
 
 // Names as on the command line and in JSON.

@@ -8,15 +8,20 @@ namespace ferry::bench {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     OpRecord, ns, logical_bytes, wire_bytes, read_bytes, written_bytes, staged_bytes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OpTimes, dispatch_us, combine_us, route_dispatch_us)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
     CheckResult, rows_planned, rows_compared, tokens_compared, mismatches, first_difference)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankRecord,
                                    rank,
                                    threads,
+                                   device,
+                                   num_devices,
                                    route,
                                    dispatch,
                                    combine,
                                    round_trip_ns,
+                                   batched,
+                                   graph,
                                    check,
                                    arena_peak_bytes,
                                    output_bytes,

@@ -90,6 +90,18 @@ RoundTripReport make_round_trip(const PingPong& ping_pong, std::span<const RankR
   return report;
 }
 
+template <OpTimes RankRecord::*Times>
+OpTimes slowest(std::span<const RankRecord> records) {
+  OpTimes times;
+  for (const RankRecord& record : records) {
+    const OpTimes& own = record.*Times;
+    times.dispatch_us = std::max(times.dispatch_us, own.dispatch_us);
+    times.combine_us = std::max(times.combine_us, own.combine_us);
+    times.route_dispatch_us = std::max(times.route_dispatch_us, own.route_dispatch_us);
+  }
+  return times;
+}
+
 void add_memory(Report& report, std::span<const RankRecord> records) {
   for (const RankRecord& record : records) {
     report.staged_bytes += record.staged_bytes;
@@ -119,9 +131,14 @@ Report make_report(const ReportContext& context, std::span<const RankRecord> rec
   report.ceiling = context.ceiling;
   for (const RankRecord& record : records)
     report.threads = std::max(report.threads, record.threads);
+  report.device = records[0].device;
+  report.is_card_shared =
+      records[0].num_devices > 0 && context.num_local_ranks > records[0].num_devices;
   report.route = make_op<&RankRecord::route>(records, context.ceiling.gbs);
   report.dispatch = make_op<&RankRecord::dispatch>(records, context.ceiling.gbs);
   report.combine = make_op<&RankRecord::combine>(records, context.ceiling.gbs);
+  report.batched = slowest<&RankRecord::batched>(records);
+  report.graph = slowest<&RankRecord::graph>(records);
   report.has_round_trip = context.options.mode == Mode::kLowLatency;
   if (report.has_round_trip) report.round_trip = make_round_trip(context.ping_pong, records);
   report.has_deepep = !context.options.preset.empty();

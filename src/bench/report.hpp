@@ -55,11 +55,15 @@ struct Report {
   int experts = 0;
   int topk = 0;
   std::string host;
-  int threads = 0;  // per rank
+  int threads = 0;              // per rank; CPU engine
+  std::string device;           // the GPU's name; CUDA engine
+  bool is_card_shared = false;  // by several ranks of this host
   OpReport route;
   OpReport dispatch;
   OpReport combine;
   Ceiling ceiling;
+  OpTimes batched;  // of the slowest rank; 0: not measured
+  OpTimes graph;    // likewise
   bool has_round_trip = false;
   RoundTripReport round_trip;
   bool has_deepep = false;
@@ -81,6 +85,7 @@ struct ReportContext {
   const BenchOptions& options;
   const Batch& batch;
   int num_nodes = 1;
+  int num_local_ranks = 1;  // on this host
   std::string host;
   Ceiling ceiling;
   PingPong ping_pong;

@@ -50,15 +50,33 @@ Json to_json(const RoundTripReport& trip) {
   return json;
 }
 
+Json ceiling_json(const Report& report) {
+  const Ceiling& ceiling = report.ceiling;
+  Json json = {{"gbs", ceiling.gbs}};
+  if (!is_cuda(report.options)) json["threads"] = ceiling.threads;
+  json["kind"] = ceiling.kind;
+  json["buffer_bytes"] = ceiling.buffer_bytes;
+  return json;
+}
+
+// What moves the rows: threads of the host, or multiprocessors of a GPU.
+void add_movers(Json& json, const Report& report) {
+  if (!is_cuda(report.options)) {
+    json["threads"] = report.threads;
+    return;
+  }
+  json["sms"] = report.options.sms;
+  json["device"] = report.device;
+  json["shared_card"] = report.is_card_shared;
+}
+
 }  // namespace
 
 std::string format_json(const Report& report) {
   const BenchOptions& options = report.options;
-  Json json = {{"schema", "ferry.bench/1"},
-               {"ferry_version", version()},
-               {"host", report.host},
-               {"threads", report.threads},
-               {"engine", options.engine},
+  Json json = {{"schema", "ferry.bench/1"}, {"ferry_version", version()}, {"host", report.host}};
+  add_movers(json, report);
+  json.update({{"engine", options.engine},
                {"ranks", report.ranks},
                {"nodes", report.nodes},
                {"tokens", report.tokens},
@@ -76,11 +94,16 @@ std::string format_json(const Report& report) {
                {"iters", options.iters},
                {"route", to_json(report.route)},
                {"dispatch", to_json(report.dispatch)},
-               {"combine", to_json(report.combine)}};
-  json["ceiling"] = {{"gbs", report.ceiling.gbs},
-                     {"threads", report.ceiling.threads},
-                     {"kind", report.ceiling.kind},
-                     {"buffer_bytes", report.ceiling.buffer_bytes}};
+               {"combine", to_json(report.combine)}});
+  if (options.has_thread_ranks) json["thread_ranks"] = true;
+  if (report.batched.dispatch_us > 0)
+    json["batched"] = {{"dispatch_us", report.batched.dispatch_us},
+                       {"combine_us", report.batched.combine_us},
+                       {"route_dispatch_us", report.batched.route_dispatch_us}};
+  if (report.graph.dispatch_us > 0)
+    json["graph"] = {{"dispatch_us", report.graph.dispatch_us},
+                     {"combine_us", report.graph.combine_us}};
+  json["ceiling"] = ceiling_json(report);
   if (report.has_round_trip) json["round_trip"] = to_json(report.round_trip);
   if (report.has_deepep)
     json["deepep"] = {{"dispatch_gbs", report.deepep.dispatch_gbs},

@@ -40,16 +40,51 @@ std::string op_line(const char* name, const OpReport& op) {
                      format_rate(op.memory_gbs), ratio);
 }
 
+// What moves the rows of each rank.
+std::string movers(const Report& report) {
+  const BenchOptions& options = report.options;
+  if (!is_cuda(options))
+    return fmt::format("{} {} each", report.threads, report.threads == 1 ? "thread" : "threads");
+  const std::string sms = options.sms > 0 ? fmt::format("{} SMs each", options.sms)
+                                          : std::string("as many SMs as the plan chooses");
+  return fmt::format("{}{}, {}", report.device, report.is_card_shared ? " (shared card)" : "", sms);
+}
+
 std::string title(const Report& report) {
   const BenchOptions& options = report.options;
   return fmt::format(
-      "{} {} {}: {} {} on {}, {} {} each\n"
+      "{} {} {}: {} {}{} on {}, {}\n"
       "  up to {} tokens a rank, hidden {}, {} experts, top-{}, {}, {} {}{}, routing {}\n",
       options.engine, mode_name(options.mode), "exchange", report.ranks,
-      report.ranks == 1 ? "rank" : "ranks", report.host, report.threads,
-      report.threads == 1 ? "thread" : "threads", report.tokens, options.hidden, report.experts,
-      report.topk, options.dtype, layout_name(options.layout), sizing_name(options.sizing),
+      report.ranks == 1 ? "rank" : "ranks", options.has_thread_ranks ? " (threads)" : "",
+      report.host, movers(report), report.tokens, options.hidden, report.experts, report.topk,
+      options.dtype, layout_name(options.layout), sizing_name(options.sizing),
       options.is_weighted ? " weighted" : "", options.routing);
+}
+
+std::string ceiling_line(const Ceiling& ceiling) {
+  const std::string threads =
+      ceiling.threads > 0
+          ? fmt::format(", {} {}", ceiling.threads, ceiling.threads == 1 ? "thread" : "threads")
+          : std::string();
+  return fmt::format("  ceiling      {:.2f} GB/s read and written ({}{})\n", ceiling.gbs,
+                     ceiling.kind, threads);
+}
+
+// Operations that were enqueued together.
+std::string ahead_lines(const Report& report) {
+  std::string text;
+  if (report.batched.dispatch_us > 0)
+    text += fmt::format(
+        "  back to back dispatch {}, combine {}, new route and dispatch {}; slowest rank, {} of "
+        "each\n",
+        format_us(report.batched.dispatch_us), format_us(report.batched.combine_us),
+        format_us(report.batched.route_dispatch_us), report.options.iters);
+  if (report.graph.dispatch_us > 0)
+    text += fmt::format("  in graphs    dispatch {}, combine {}; slowest rank, {} replays\n",
+                        format_us(report.graph.dispatch_us), format_us(report.graph.combine_us),
+                        report.options.iters);
+  return text;
 }
 
 std::string round_trip_lines(const RoundTripReport& trip) {
@@ -110,10 +145,8 @@ std::string format_table(const Report& report, bool has_colour) {
   text += fmt::format(
       "\n  times are the slowest rank's over {} iterations, rates those of all ranks together\n",
       report.options.iters);
-  if (report.ceiling.gbs > 0)
-    text += fmt::format("  ceiling      {:.2f} GB/s read and written ({}, {} {})\n",
-                        report.ceiling.gbs, report.ceiling.kind, report.ceiling.threads,
-                        report.ceiling.threads == 1 ? "thread" : "threads");
+  if (report.ceiling.gbs > 0) text += ceiling_line(report.ceiling);
+  text += ahead_lines(report);
   if (report.has_round_trip) text += round_trip_lines(report.round_trip);
   if (report.has_deepep)
     text += fmt::format(

@@ -1,112 +1,24 @@
 #include "bench/run.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/env.hpp"
-#include "bench/host_buffer.hpp"
+#include "bench/bench_device.hpp"
+#include "bench/host_views.hpp"
+#include "bench/inputs.hpp"
+#include "bench/poison.hpp"
 #include "bench/progress.hpp"
 
 namespace ferry::bench {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Deliveries come from a ring of three: so many iterations before the checked one leave poison.
 constexpr int kPoisonedIterations = 3;
-constexpr int kPoison = 0xA5;
-
-template <typename Call>
-std::int64_t time_ns(Call&& call) {
-  const Clock::time_point start = Clock::now();
-  call();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-}
-
-std::int64_t tensor_bytes(const TensorView& view) {
-  return view.num_elements() * static_cast<std::int64_t>(dtype_bytes(view.dtype));
-}
-
-// What a delivery holds row by row.
-std::vector<TensorView> row_tensors(const DeliverySnapshot& seen) {
-  return {seen.tokens,       seen.scales,     seen.topk_idx,
-          seen.topk_weights, seen.row_source, seen.row_expert};
-}
-
-void fill(const TensorView& view, std::int64_t first_byte, std::int64_t num_bytes) {
-  if (num_bytes > 0)
-    std::memset(static_cast<std::byte*>(view.data) + first_byte, kPoison,
-                static_cast<std::size_t>(num_bytes));
-}
-
-// Overwrites a delivery, so that nothing of it can pass for what a later one delivers. In kPadded
-// only the rows that hold tokens: the others' pages are better left untouched.
-void poison(Layout layout, const DeliverySnapshot& seen) {
-  const std::int64_t num_experts = seen.expert_counts.num_elements();
-  for (const TensorView& view : row_tensors(seen)) {
-    if (!view.is_given()) continue;
-    if (layout != Layout::kPadded) {
-      fill(view, 0, tensor_bytes(view));
-      continue;
-    }
-    const std::int64_t expert_bytes = num_experts > 0 ? tensor_bytes(view) / num_experts : 0;
-    const std::int64_t rows_of_expert = seen.tokens.shape[1];
-    for (std::int64_t expert = 0; expert < num_experts; ++expert) {
-      const std::int64_t count = static_cast<const std::int64_t*>(seen.expert_counts.data)[expert];
-      fill(view, expert * expert_bytes, count * (expert_bytes / rows_of_expert));
-    }
-  }
-}
-
-// One rank's inputs, in this process's own memory.
-class Inputs {
- public:
-  Inputs(const Batch& batch, int rank)
-      : num_tokens_(batch.routing.num_tokens(rank)),
-        top_k_(batch.routing.top_k),
-        hidden_(batch.hidden),
-        x_(num_tokens_ * hidden_ * 2),
-        out_(num_tokens_ * hidden_ * 2),
-        ids_(num_tokens_ * top_k_ * 8),
-        weights_(num_tokens_ * top_k_ * 4) {
-    const std::vector<int>& topk = batch.routing.topk[static_cast<std::size_t>(rank)];
-    std::ranges::copy(topk, ids_.as<std::int64_t>(num_tokens_ * top_k_).begin());
-    const auto weights = weights_.as<float>(num_tokens_ * top_k_);
-    const auto x = x_.as<std::uint16_t>(num_tokens_ * hidden_);
-    for (std::int64_t token = 0; token < num_tokens_; ++token) {
-      const auto hidden = static_cast<std::size_t>(hidden_);
-      fill_row(batch, rank, token, x.subspan(static_cast<std::size_t>(token) * hidden, hidden));
-      for (int k = 0; k < top_k_; ++k)
-        weights[static_cast<std::size_t>(token * top_k_ + k)] = weight_at(batch, rank, token, k);
-    }
-  }
-
-  [[nodiscard]] TensorView x() const {
-    return TensorView::dense(x_.base(), DType::kBf16, {num_tokens_, hidden_});
-  }
-  [[nodiscard]] TensorView out() const {
-    return TensorView::dense(out_.base(), DType::kBf16, {num_tokens_, hidden_});
-  }
-  [[nodiscard]] TensorView topk_idx() const {
-    return TensorView::dense(ids_.base(), DType::kInt64, {num_tokens_, top_k_});
-  }
-  [[nodiscard]] TensorView topk_weights() const {
-    return TensorView::dense(weights_.base(), DType::kFp32, {num_tokens_, top_k_});
-  }
-  void poison_out() const { fill(out(), 0, tensor_bytes(out())); }
-
- private:
-  std::int64_t num_tokens_;
-  std::int64_t top_k_;
-  std::int64_t hidden_;
-  HostBuffer x_;
-  HostBuffer out_;
-  HostBuffer ids_;
-  HostBuffer weights_;
-};
+// Operations of one graph.
+constexpr int kGraphRounds = 10;
 
 // What one call added to the counters.
 void record_bytes(OpRecord& op, const Counters& before, const Counters& after) {
@@ -125,15 +37,16 @@ class RankBench {
       : options_(options),
         batch_(batch),
         group_(group),
-        exchange_(group, make_config(options, batch)),
-        inputs_(batch, group.rank()),
+        device_(open_bench_device(options, group.rank())),
+        exchange_(group, make_config(options, batch, device_->device())),
+        inputs_(*device_, batch, group.rank()),
         progress_(has_progress, options.warmup + options.iters + 2) {}
 
   RankRun run() {
     RankRun result;
     progress_.advance("ceiling");
     if (group_.rank() == 0 && options_.has_ceiling)
-      result.ceiling = measure_ceiling({.row_bytes = 2 * batch_.hidden});
+      result.ceiling = device_->measure_ceiling(2 * batch_.hidden);
     const int total = options_.warmup + options_.iters;
     for (int i = 0; i < total; ++i) {
       progress_.advance(i < options_.warmup ? "warm-up" : "measuring");
@@ -142,9 +55,10 @@ class RankBench {
     progress_.advance("finishing");
     if (options_.mode == Mode::kLowLatency) {
       measure_round_trips();
-      result.ping_pong =
-          measure_ping_pong(group_, record_.dispatch.logical_bytes, record_.combine.logical_bytes,
-                            std::max(options_.iters, 100));
+      result.ping_pong = measure_bare();
+      if (DeviceGraphs* graphs = device_->graphs()) measure_graphs(*graphs);
+    } else if (device_->runs_ahead()) {
+      measure_back_to_back();
     }
     finish_record();
     result.record = std::move(record_);
@@ -152,72 +66,66 @@ class RankBench {
   }
 
  private:
-  [[nodiscard]] RouteOptions route_options() const {
-    RouteOptions route;
-    route.sizing = options_.sizing;
-    return route;
+  Route route(Sizing sizing) {
+    RouteOptions options;
+    options.sizing = sizing;
+    return exchange_.route(inputs_.topk_idx(), options, device_->stream());
   }
 
-  [[nodiscard]] DispatchOptions dispatch_options() const {
-    DispatchOptions dispatch;
-    dispatch.topk_weights = inputs_.topk_weights();
-    dispatch.quantize = batch_.quantize;
-    return dispatch;
+  Delivery dispatch(const Route& route) {
+    DispatchOptions options;
+    options.topk_weights = inputs_.topk_weights();
+    options.quantize = batch_.quantize;
+    return exchange_.dispatch(route, inputs_.x(), options, device_->stream());
   }
 
-  [[nodiscard]] CombineOptions combine_options() const {
-    CombineOptions combine;
-    combine.form = options_.combine;
-    if (batch_.is_weighted) combine.topk_weights = inputs_.topk_weights();
-    return combine;
+  void combine(const Route& route, const TensorView& y) {
+    CombineOptions options;
+    options.form = options_.combine;
+    if (batch_.is_weighted) options.topk_weights = inputs_.topk_weights();
+    exchange_.combine(route, y, inputs_.out(), options, device_->stream());
   }
 
   // y of combine: the delivered rows themselves, or for fp8 rows bf16 memory of the arena, made for
-  // the first delivery; later ones have the same shape, since the routing is the same.
+  // the first delivery of a shape; others have the same, since the routing is the same.
   const TensorView& y_for(const Delivery& delivery) {
     const TensorView tokens = delivery.tokens();
     if (batch_.quantize == Quantize::kNone) return y_ = tokens;
-    if (y_.is_given()) return y_;
-    y_ =
-        tokens.num_dims == 2
-            ? exchange_.allocate(DType::kBf16, {tokens.shape[0], tokens.shape[1]})
-            : exchange_.allocate(DType::kBf16, {tokens.shape[0], tokens.shape[1], tokens.shape[2]});
-    own_y_bytes_ = tensor_bytes(y_);
+    if (y_.is_given() && std::ranges::equal(y_.shape, tokens.shape)) return y_;
+    const std::int64_t* shape = tokens.shape;
+    y_ = tokens.num_dims == 2
+             ? exchange_.allocate(DType::kBf16, {shape[0], shape[1]}, device_->stream())
+             : exchange_.allocate(DType::kBf16, {shape[0], shape[1], shape[2]}, device_->stream());
+    own_y_bytes_ += tensor_bytes(y_);
     return y_;
   }
 
   void iterate(bool is_timed, int remaining) {
     const bool is_checked = options_.is_checked && remaining == 0;
     const Counters before = exchange_.counters();
-    Route route;
+    Route fresh;
     group_.barrier();
-    const std::int64_t route_ns =
-        time_ns([&] { route = exchange_.route(inputs_.topk_idx(), route_options()); });
+    const std::int64_t route_ns = time_ns(*device_, [&] { fresh = route(options_.sizing); });
     const Counters routed = exchange_.counters();
 
     Delivery delivery;
     group_.barrier();
-    const std::int64_t dispatch_ns =
-        time_ns([&] { delivery = exchange_.dispatch(route, inputs_.x(), dispatch_options()); });
+    const std::int64_t dispatch_ns = time_ns(*device_, [&] { delivery = dispatch(fresh); });
     const Counters dispatched = exchange_.counters();
 
     const DeliverySnapshot seen = snapshot(delivery, batch_.layout);
     const TensorView y = y_for(delivery);
-    if (is_checked) {
-      checks_.push_back(check_delivery(batch_, group_.rank(), seen));
-      apply_experts(batch_, group_.rank(), seen, y);
-    }
+    if (is_checked) check_and_apply(seen, y);
 
     const Counters prepared = exchange_.counters();
     group_.barrier();
-    const std::int64_t combine_ns =
-        time_ns([&] { exchange_.combine(route, y, inputs_.out(), combine_options()); });
+    const std::int64_t combine_ns = time_ns(*device_, [&] { combine(fresh, y); });
     const Counters combined = exchange_.counters();
 
-    if (is_checked) checks_.push_back(check_combined(batch_, group_.rank(), inputs_.out()));
+    if (is_checked) check_out();
     if (options_.is_checked && remaining > 0 && remaining <= kPoisonedIterations) {
-      poison(batch_.layout, seen);
-      inputs_.poison_out();
+      poison(*device_, batch_.layout, seen);
+      poison(*device_, inputs_.out());
     }
     if (!is_timed) return;
     record_.route.ns.push_back(route_ns);
@@ -230,23 +138,105 @@ class RankBench {
     for (const TensorView& view : row_tensors(seen)) delivery_bytes_ += tensor_bytes(view);
   }
 
+  // The pretended experts run on the host.
+  void check_and_apply(const DeliverySnapshot& delivery, const TensorView& y) {
+    HostViews views(*device_);
+    const DeliverySnapshot seen = views.read(delivery);
+    checks_.push_back(check_delivery(batch_, group_.rank(), seen));
+    apply_experts(batch_, group_.rank(), seen, views.open(y));
+    views.write_back(y);
+  }
+
+  void check_out() {
+    HostViews views(*device_);
+    checks_.push_back(check_combined(batch_, group_.rank(), views.read(inputs_.out())));
+  }
+
   // Dispatch and combine of one cached route, one after the other; the operations themselves keep
   // the ranks in step.
   void measure_round_trips() {
-    const Route route = exchange_.route(inputs_.topk_idx(), route_options());
+    const Route cached = route(options_.sizing);
     group_.barrier();
     for (int i = -options_.warmup; i < options_.iters; ++i) {
-      const std::int64_t ns = time_ns([&] {
-        const Delivery delivery = exchange_.dispatch(route, inputs_.x(), dispatch_options());
-        exchange_.combine(route, y_for(delivery), inputs_.out(), combine_options());
+      const std::int64_t ns = time_ns(*device_, [&] {
+        const Delivery delivery = dispatch(cached);
+        combine(cached, y_for(delivery));
       });
       if (i >= 0) record_.round_trip_ns.push_back(ns);
     }
   }
 
+  PingPong measure_bare() {
+    if (!device_->runs_ahead())
+      return measure_ping_pong(group_, record_.dispatch.logical_bytes,
+                               record_.combine.logical_bytes, std::max(options_.iters, 100));
+    PingPong none;
+    none.reason = "the ranks meet on the GPU, it would bounce its flag in the host's memory";
+    return none;
+  }
+
+  // Microseconds of one of `num_operations` that `enqueue` puts on the stream, all ranks starting
+  // together.
+  template <typename Enqueue>
+  double time_each_us(int num_operations, Enqueue&& enqueue) {
+    group_.barrier();
+    return static_cast<double>(time_ns(*device_, enqueue)) * 1e-3 / num_operations;
+  }
+
+  // Many operations between one pair of marks: marks between them cost time themselves, and spread
+  // the ranks.
+  void measure_back_to_back() {
+    const Route cached = route(options_.sizing);
+    Delivery delivery = dispatch(cached);
+    device_->synchronize();
+    const auto repeat = [&](const auto& operation) {
+      for (int i = 0; i < options_.iters; ++i) operation();
+    };
+    record_.batched.dispatch_us =
+        time_each_us(options_.iters, [&] { repeat([&] { delivery = dispatch(cached); }); });
+    const TensorView y = y_for(delivery);
+    record_.batched.combine_us =
+        time_each_us(options_.iters, [&] { repeat([&] { combine(cached, y); }); });
+    // A route of exact sizing makes the host wait: here the host's clock counts.
+    group_.barrier();
+    const std::unique_ptr<BenchDevice> host = make_host_device();
+    const std::int64_t ns = time_ns(*host, [&] {
+      repeat([&] { delivery = dispatch(route(Sizing::kExact)); });
+      device_->synchronize();
+    });
+    record_.batched.route_dispatch_us = static_cast<double>(ns) * 1e-3 / options_.iters;
+  }
+
+  // Rounds of one operation as a graph, replayed as often as there are iterations.
+  void measure_graphs(DeviceGraphs& graphs) {
+    const Route cached = route(Sizing::kWorstCase);
+    const Delivery first = dispatch(cached);  // combine wants one before it, and its y
+    const TensorView y = y_for(first);
+    combine(cached, y);
+    device_->synchronize();
+    Delivery last;
+    record_.graph.dispatch_us = time_graph_us(graphs, [&] { last = dispatch(cached); });
+    record_.graph.combine_us = time_graph_us(graphs, [&] { combine(cached, y); });
+  }
+
+  template <typename Operation>
+  double time_graph_us(DeviceGraphs& graphs, Operation&& operation) {
+    const int graph = graphs.capture([&] {
+      for (int i = 0; i < kGraphRounds; ++i) operation();
+    });
+    graphs.replay(graph);  // the first run of a graph is no measure of it
+    device_->synchronize();
+    return time_each_us(options_.iters * kGraphRounds, [&] {
+      for (int i = 0; i < options_.iters; ++i) graphs.replay(graph);
+    });
+  }
+
   void finish_record() {
+    exchange_.check();  // what failed on a device after the last call
     const Counters counters = exchange_.counters();
     record_.rank = group_.rank();
+    record_.device = device_->name();
+    record_.num_devices = device_->num_devices();
     record_.check = merge(checks_);
     record_.arena_peak_bytes = counters.arena_peak_bytes;
     record_.output_bytes = delivery_bytes_ + own_y_bytes_;
@@ -259,6 +249,7 @@ class RankBench {
   const BenchOptions& options_;
   const Batch& batch_;
   Group group_;
+  std::unique_ptr<BenchDevice> device_;
   Exchange exchange_;
   Inputs inputs_;
   Progress progress_;
@@ -271,8 +262,9 @@ class RankBench {
 
 }  // namespace
 
-ExchangeConfig make_config(const BenchOptions& options, const Batch& batch) {
+ExchangeConfig make_config(const BenchOptions& options, const Batch& batch, Device device) {
   ExchangeConfig config;
+  config.device = device;
   config.num_experts = batch.routing.num_experts;
   config.top_k = batch.routing.top_k;
   config.hidden = batch.hidden;
@@ -281,6 +273,7 @@ ExchangeConfig make_config(const BenchOptions& options, const Batch& batch) {
   config.layout = batch.layout;
   if (config.num_experts % batch.num_ranks() != 0) config.expert_owner = batch.routing.expert_owner;
   config.num_threads = options.threads;
+  config.num_sms = options.sms;
   return config;
 }
 

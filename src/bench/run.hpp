@@ -17,15 +17,18 @@ struct RankRun {
 };
 
 // The configuration of the exchange that `options` ask for.
-[[nodiscard]] ExchangeConfig make_config(const BenchOptions& options, const Batch& batch);
+[[nodiscard]] ExchangeConfig make_config(const BenchOptions& options,
+                                         const Batch& batch,
+                                         Device device);
 
-// Threads that one rank of this exchange uses.
+// Threads that one rank of this exchange uses; CPU engine.
 [[nodiscard]] int threads_per_rank(const BenchOptions& options, int num_local_ranks);
 
 // Collective. Warm-up and timed iterations of route, dispatch and combine, each behind a barrier
 // that is not timed; in low-latency mode also dispatch and combine back to back, and the bare
-// ping-pong. With --check the last iteration's outputs are poisoned before it and compared after
-// it.
+// ping-pong. Where operations run ahead of the host, many of them at once as well, or as graphs in
+// low-latency mode. With --check the last iteration's outputs are poisoned before it and compared
+// after it.
 [[nodiscard]] RankRun run_rank(const BenchOptions& options,
                                const Batch& batch,
                                const Group& group,

@@ -80,7 +80,13 @@ void add_run_options(CLI::App& command, bench::BenchOptions& options) {
   command.add_flag("--json", options.is_json, "Print one JSON object");
   command.add_option("--preset", options.preset, "Shape of a known benchmark")
       ->type_name("deepep-intranode");
-  command.add_option("--threads", options.threads, "Threads of each rank; 0: cores / ranks")
+  command
+      .add_option("--threads", options.threads,
+                  "Threads of each rank, cpu engine; 0: cores / ranks")
+      ->capture_default_str();
+  command
+      .add_option("--sms", options.sms,
+                  "Multiprocessors of each rank, cuda engine; 0: the plan's choice")
       ->capture_default_str();
   command.add_option("--seed", options.seed, "Of routing and values")->capture_default_str();
 }
@@ -92,6 +98,8 @@ void add_launch_options(CLI::App& command, bench::BenchOptions& options) {
        {"self", bench::Launch::kSelf},
        {"env", bench::Launch::kEnv}},
       "Start the ranks (self), join a launcher's (env), or see (auto, default)");
+  command.add_flag("--thread-ranks", options.has_thread_ranks,
+                   "Ranks are threads of one process; on a shared GPU they need no MPS");
   command.add_option("--node-rank", options.node_rank, "This host's number, of real hosts by hand");
   command.add_option("--num-nodes", options.num_nodes, "Real hosts");
   command.add_option("--ranks-per-node", options.ranks_per_node, "Ranks of each host");
