@@ -73,8 +73,7 @@ void Engine::begin_combine(engine::CombineOperation& combine) {
                              combine.second_bias,
                              combine.second_bias_pitch,
                              static_cast<int>(combine.dtype)};
-      const plan::LaunchSize size =
-          plan::pick_combine_launch(launch_input(route.num_tokens, combine.row_bytes));
+      const plan::LaunchSize size = plan::pick_combine_launch(launch_input(route.num_tokens));
       check(launch_combine(
                 view_, route.view, view,
                 {size.num_blocks, size.num_warps, 0, static_cast<int>(size.shared_bytes)}, stream),

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/entries.cuh"
 #include "cuda/gate.cuh"
 #include "cuda/kernels.hpp"
 #include "ferry/exchange.hpp"
@@ -13,7 +14,6 @@ namespace {
 
 constexpr int kWarps = 16;
 constexpr int kGroup = 8;  // rows in flight
-constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
 // Where one peer offers its y.
 struct Source {
@@ -99,16 +99,14 @@ struct Rows {
 };
 
 template <bool kIsWeighted>
-__device__ Rows read_rows(const ExchangeView& exchange,
-                          const RouteView& route,
-                          const CombineView& combine,
+__device__ Rows find_rows(const CombineView& combine,
                           const Source* sources,
+                          const Entries& entries,
                           std::int64_t token,
                           int lane) {
-  Rows rows{nullptr, 1.0F, route.num_entries[token]};
+  Rows rows{nullptr, 1.0F, entries.count};
   const bool has_row = lane < rows.count;
-  RowEntry entry{0, 0, 0, 0};
-  if (has_row) entry = route.entries[token * exchange.top_k + lane];
+  RowEntry entry = entries.own;
   if constexpr (kIsWeighted) {
     // By ascending k, wherever the entry stands.
     int place = 0;
@@ -157,10 +155,11 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto num_pieces = static_cast<int>(combine.row_bytes / 16);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32);
-  for (std::int64_t token =
-           static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-       token < route.num_tokens; token += step) {
-    const Rows rows = read_rows<kIsWeighted>(exchange, route, combine, sources, token, lane);
+  std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  Entries next = read_entries(exchange, route, token, lane);
+  for (; token < route.num_tokens; token += step) {
+    const Rows rows = find_rows<kIsWeighted>(combine, sources, next, token, lane);
+    next = read_entries(exchange, route, token + step, lane);  // under way while this one is summed
     auto* out = reinterpret_cast<uint4*>(combine.out + token * combine.out_pitch);
     // Most tokens have at most kGroup rows: their addresses stay in registers.
     const uint4* first_rows[kGroup];

@@ -38,7 +38,8 @@ Transform transform_of(const engine::DispatchOperation& dispatch) {
 }
 
 MoveLaunch as_launch(const plan::LaunchSize& size) {
-  return {size.num_blocks, size.num_warps, size.num_stages, static_cast<int>(size.shared_bytes)};
+  return {size.num_blocks, size.num_warps, size.is_bulk ? 1 : 0,
+          static_cast<int>(size.shared_bytes)};
 }
 
 bool is_transposed(const engine::DispatchOperation& dispatch) {
@@ -79,7 +80,6 @@ void Engine::begin_dispatch(engine::DispatchOperation& dispatch) {
   grant(GateSlot::kSourceOffset, parts.row_source);
   check(launch_open_gate(view_, gate, stream), "opening a dispatch");
   if (!dispatch.error) {
-    enqueue_complete(dispatch, route, stream);
     enqueue_move(dispatch, route, stream);
   }
   // In one piece: finish says and waits at once.
@@ -104,22 +104,30 @@ void Engine::enqueue_move(engine::DispatchOperation& dispatch,
   view.scale_bytes = dispatch.scale_bytes();
   view.scale_element_bytes = static_cast<int>(dtype_bytes(dispatch.scale_dtype));
   view.is_topk_int64 = route.is_topk_int64 ? 1 : 0;
+  view.counts_to =
+      reinterpret_cast<std::int64_t*>(delivery_part(dispatch.slot, layout_.delivery.counts));
+  view.complete = complete_view(dispatch, route);
   view.transform = transform_of(dispatch);
   view.dtype = static_cast<int>(dispatch.row_dtype);
   view.hidden = dispatch.hidden;
-  plan::LaunchInput input = launch_input(route.num_tokens, dispatch.row_bytes);
-  // Rows that change on the way go through registers.
-  input.has_bulk_copy = has_bulk_copy_ && view.transform == kCopy;
+  plan::LaunchInput input = launch_input(route.num_tokens);
+  // One row arrives while another leaves.
+  constexpr std::int64_t kLine = 128;
+  input.warp_bytes = view.transform == kCopy
+                         ? 2 * ((dispatch.row_bytes + kLine - 1) / kLine * kLine)
+                         : quantize_stage(dispatch.hidden, dispatch.scale_bytes()).bytes;
+  input.has_bulk_copy = has_bulk_copy_ && view.transform != kScale;
   check(launch_dispatch(view_, route.view, view, as_launch(plan::pick_dispatch_launch(input)),
                         stream),
         "moving rows");
 }
 
-void Engine::enqueue_complete(const engine::DispatchOperation& dispatch,
-                              const DeviceRoute& route,
-                              cudaStream_t stream) {
+CompleteView Engine::complete_view(const engine::DispatchOperation& dispatch,
+                                   const DeviceRoute& route) const {
   const layout::DeliverySlot& parts = layout_.delivery;
   const bool is_by_rank = route.shape.layout == Layout::kByRank;
+  // Exactly sized rows of by_rank are all written by their sources.
+  if (is_by_rank && route.sizing == Sizing::kExact) return {};
   CompleteView view{};
   view.rows = rows_of(dispatch);
   view.scales =
@@ -127,16 +135,13 @@ void Engine::enqueue_complete(const engine::DispatchOperation& dispatch,
   view.topk_idx = delivery_part(dispatch.slot, parts.topk_idx);
   view.weights = delivery_part(dispatch.slot, parts.weights);
   view.row_expert = reinterpret_cast<std::int32_t*>(delivery_part(dispatch.slot, parts.row_expert));
-  view.counts = reinterpret_cast<std::int64_t*>(delivery_part(dispatch.slot, parts.counts));
-  // Exactly sized rows of by_rank are all written by their sources.
-  const bool has_gaps = !is_by_rank || route.sizing == Sizing::kWorstCase;
-  view.num_output_rows = has_gaps ? route.num_output_rows() : 0;
+  view.num_output_rows = route.num_output_rows();
   view.row_bytes = dispatch.row_bytes;
   view.scale_bytes = dispatch.scale_bytes();
   view.weight_bytes = dispatch.has_weights ? (is_by_rank ? config_.top_k * 4 : 4) : 0;
   view.is_topk_int64 = route.is_topk_int64 ? 1 : 0;
   view.zeroes_gaps = dispatch.gaps == Gaps::kZeroed ? 1 : 0;
-  check(launch_complete(view_, route.view, view, stream), "completing a delivery");
+  return view;
 }
 
 void Engine::finish_dispatch(engine::DispatchOperation& dispatch) {

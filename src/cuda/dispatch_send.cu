@@ -7,6 +7,8 @@
 #include <cuda_fp8.h>
 
 #include "cuda/bulk_copy.cuh"
+#include "cuda/complete.cuh"
+#include "cuda/entries.cuh"
 #include "cuda/gate.cuh"
 #include "cuda/kernels.hpp"
 #include "ferry/exchange.hpp"
@@ -17,7 +19,6 @@ namespace {
 
 constexpr int kMostWarps = 16;
 constexpr int kStages = 2;
-constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 constexpr std::int64_t kQuantizeGroup = 128;
 
 // Where one destination granted its delivery.
@@ -43,29 +44,14 @@ __device__ void read_targets(const ExchangeView& exchange, Target* targets) {
   }
 }
 
-// The rows of one token, one per lane.
-struct Entries {
-  RowEntry own;  // this lane's
-  int count;
-};
-
-__device__ __forceinline__ Entries read_entries(const ExchangeView& exchange,
-                                                const RouteView& route,
-                                                std::int64_t token,
-                                                int lane) {
-  Entries entries{{0, 0, 0, 0}, route.num_entries[token]};
-  if (lane < entries.count) entries.own = route.entries[token * exchange.top_k + lane];
-  return entries;
-}
-
-__device__ __forceinline__ RowEntry entry_of(const Entries& entries, int index) {
-  const auto low = __shfl_sync(kAllLanes, entries.own.row, index);
-  const auto high = __shfl_sync(
-      kAllLanes,
-      static_cast<std::uint32_t>(entries.own.rank) << 16 | entries.own.slot << 8 | entries.own.k,
-      index);
-  return {low, static_cast<std::uint16_t>(high >> 16), static_cast<std::uint8_t>(high >> 8 & 0xFF),
-          static_cast<std::uint8_t>(high & 0xFF)};
+// The delivery's counts, which this rank alone writes.
+__device__ void write_counts(const ExchangeView& exchange,
+                             const RouteView& route,
+                             const DispatchView& dispatch) {
+  const bool is_by_rank = static_cast<Layout>(route.layout) == Layout::kByRank;
+  const int num_counts = 3 * route.num_local + 2 + (is_by_rank ? exchange.num_ranks + 1 : 0);
+  for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += static_cast<int>(blockDim.x))
+    dispatch.counts_to[i] = route.counts[i];
 }
 
 template <typename Value>
@@ -222,12 +208,18 @@ class Metadata {
   int num_pieces_;
 };
 
-// The next token for this warp, drawn by its first lane; tokens are taken as warps come free, which
-// evens out multiprocessors that share a path to memory.
+// Tokens are taken as warps come free, which evens out multiprocessors that share a path to memory.
+// Drawn by the first lane, known to all once shared: so that the draw can be under way meanwhile.
+__device__ __forceinline__ std::uint32_t draw_token(const ExchangeView& exchange, int lane) {
+  return lane == 0 ? atomicAdd(&exchange.state->next_piece, 1U) : 0U;
+}
+
+__device__ __forceinline__ std::int64_t share_token(std::uint32_t drawn) {
+  return __shfl_sync(kAllLanes, drawn, 0);
+}
+
 __device__ __forceinline__ std::int64_t take_token(const ExchangeView& exchange, int lane) {
-  std::uint32_t token = 0;
-  if (lane == 0) token = atomicAdd(&exchange.state->next_piece, 1U);
-  return __shfl_sync(kAllLanes, token, 0);
+  return share_token(draw_token(exchange, lane));
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -262,22 +254,25 @@ __device__ void move_in_bulk(const ExchangeView& exchange,
   std::int64_t token = take_token(exchange, lane);
   std::int64_t next = take_token(exchange, lane);
   load(0, token);
+  Entries entries = read_entries(exchange, route, token, lane);
   while (token < route.num_tokens) {
-    const Entries entries = read_entries(exchange, route, token, lane);
-    const std::int64_t after_next = take_token(exchange, lane);
+    // Everything of the next token is under way while this one's row leaves.
+    const std::uint32_t drawn = draw_token(exchange, lane);
+    const Entries next_entries = read_entries(exchange, route, next, lane);
     // The other stage's rows must have left it before the next row comes in.
     wait_stores_read();
     __syncwarp();
     load(stage ^ 1, next);
-    metadata.write(targets, token, entries, lane);
     wait_barrier(barrier0 + stage * 8, parities >> stage & 1U);
     parities ^= 1U << stage;
     if (lane < entries.count)
       bulk_store(targets[entries.own.rank].rows + entries.own.row * dispatch.row_bytes,
                  stage0 + stage * stage_bytes, row_bytes);
     commit_stores();
+    metadata.write(targets, token, entries, lane);
     token = next;
-    next = after_next;
+    entries = next_entries;
+    next = share_token(drawn);
     stage ^= 1;
   }
   wait_stores();
@@ -440,6 +435,96 @@ __device__ void move_quantized(const ExchangeView& exchange,
   }
 }
 
+#if __CUDA_ARCH__ >= 900
+// The row comes into shared memory by the copy engine, is quantised there by its warp, and leaves
+// the same way: read once, converted once, whatever the number of destinations. One row arrives
+// while the one before leaves.
+template <bool kIsUe8m0>
+__device__ void quantize_in_bulk(const ExchangeView& exchange,
+                                 const RouteView& route,
+                                 const DispatchView& dispatch,
+                                 const Target* targets,
+                                 const Metadata& metadata,
+                                 unsigned char* stages,
+                                 std::uint64_t* barriers) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const QuantizeStage stage = quantize_stage(dispatch.hidden, dispatch.scale_bytes);
+  unsigned char* const in = stages + warp * stage.bytes;
+  unsigned char* const codes = in + stage.codes;
+  unsigned char* const scales = in + stage.scales;
+  const std::uint32_t barrier = shared_address(barriers + warp);
+  const auto in_bytes = static_cast<std::uint32_t>(2 * dispatch.hidden);
+  const auto row_bytes = static_cast<std::uint32_t>(dispatch.row_bytes);
+  const auto scale_bytes = static_cast<std::uint32_t>(dispatch.scale_bytes);
+  const bool has_wide_scales = scale_bytes % 16 == 0;
+  const auto num_pieces = static_cast<int>(dispatch.hidden / 8);
+  if (lane == 0) {
+    init_barrier(barrier);
+    fence_barrier_init();
+  }
+  __syncwarp();
+  const auto load = [&](std::int64_t token) {
+    if (lane != 0 || token >= route.num_tokens) return;
+    expect_bytes(barrier, in_bytes);
+    bulk_load(shared_address(in), dispatch.x + token * dispatch.x_pitch, in_bytes, barrier);
+  };
+  std::uint32_t parity = 0;
+  std::int64_t token = take_token(exchange, lane);
+  load(token);
+  while (token < route.num_tokens) {
+    const Entries entries = read_entries(exchange, route, token, lane);
+    const std::uint32_t drawn = draw_token(exchange, lane);
+    // The row before must have left before its place is written again.
+    wait_stores_read();
+    __syncwarp();
+    wait_barrier(barrier, parity);
+    parity ^= 1;
+    if constexpr (kIsUe8m0) {
+      // Bytes of the last word beyond the last group are zero.
+      for (int i = lane; i < static_cast<int>(scale_bytes) / 4; i += 32)
+        reinterpret_cast<std::uint32_t*>(scales)[i] = 0;
+      __syncwarp();
+    }
+    for (int first = 0; first < num_pieces; first += 32) {
+      const int at = first + lane;
+      const bool is_inside = at < num_pieces;
+      const QuantizedPiece piece = quantize_piece<kIsUe8m0>(
+          is_inside ? reinterpret_cast<const uint4*>(in)[at] : make_uint4(0, 0, 0, 0));
+      if (is_inside) reinterpret_cast<uint2*>(codes)[at] = piece.codes;
+      if (!is_inside || at % 16 != 0) continue;
+      if constexpr (kIsUe8m0)
+        scales[at / 16] = static_cast<unsigned char>(piece.scale_word);
+      else
+        reinterpret_cast<std::uint32_t*>(scales)[at / 16] = piece.scale_word;
+    }
+    // The lanes' writes before the copy engine's reads, their reads before its next write.
+    fence_proxy();
+    __syncwarp();
+    const std::int64_t next = share_token(drawn);
+    load(next);
+    if (lane < entries.count) {
+      const Target& target = targets[entries.own.rank];
+      const std::int64_t row = entries.own.row;
+      bulk_store(target.rows + row * dispatch.row_bytes, shared_address(codes), row_bytes);
+      if (has_wide_scales)
+        bulk_store(target.scales + row * dispatch.scale_bytes, shared_address(scales), scale_bytes);
+    }
+    commit_stores();
+    for (int index = 0; !has_wide_scales && index < entries.count; ++index) {
+      const RowEntry entry = entry_of(entries, index);
+      std::byte* to = targets[entry.rank].scales + entry.row * dispatch.scale_bytes;
+      for (int i = lane; i < static_cast<int>(scale_bytes) / 4; i += 32)
+        store(to + i * 4, reinterpret_cast<const std::uint32_t*>(scales)[i]);
+    }
+    metadata.write(targets, token, entries, lane);
+    __syncwarp();
+    token = next;
+  }
+  wait_stores();
+}
+#endif
+
 template <int kTransform>
 __global__ void __launch_bounds__(kMostWarps * 32, 1)
     move_rows(const __grid_constant__ ExchangeView exchange,
@@ -454,11 +539,18 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
   __syncthreads();
   // The gate's acquire came before this kernel; now the copy engine may touch what was granted.
   fence_proxy();
+  if (blockIdx.x == 0) write_counts(exchange, route, dispatch);
+  complete(exchange, route, dispatch.complete);
   const Metadata metadata(exchange, route, dispatch);
 #if __CUDA_ARCH__ >= 900
   if constexpr (kTransform == kCopy) {
     if (is_bulk != 0)
       return move_in_bulk(exchange, route, dispatch, targets, metadata, stages, barriers);
+  }
+  if constexpr (kTransform == kQuantizeFp32 || kTransform == kQuantizeUe8m0) {
+    if (is_bulk != 0)
+      return quantize_in_bulk<kTransform == kQuantizeUe8m0>(exchange, route, dispatch, targets,
+                                                            metadata, stages, barriers);
   }
 #endif
   if constexpr (kTransform == kCopy)
@@ -478,7 +570,7 @@ void launch_move(const ExchangeView& exchange,
   move_rows<kTransform>
       <<<static_cast<unsigned>(launch.num_blocks), static_cast<unsigned>(launch.num_warps) * 32,
          static_cast<std::size_t>(launch.shared_bytes), stream>>>(exchange, route, dispatch,
-                                                                  launch.num_stages > 0 ? 1 : 0);
+                                                                  launch.is_bulk);
 }
 
 }  // namespace
@@ -502,14 +594,15 @@ cudaError_t launch_dispatch(const ExchangeView& exchange,
 }
 
 cudaError_t prepare_dispatch_kernels(int shared_bytes) {
-  cudaFuncAttributes ignored;
-  for (const void* kernel : {reinterpret_cast<const void*>(&move_rows<kScale>),
+  for (const void* kernel : {reinterpret_cast<const void*>(&move_rows<kCopy>),
+                             reinterpret_cast<const void*>(&move_rows<kScale>),
                              reinterpret_cast<const void*>(&move_rows<kQuantizeFp32>),
                              reinterpret_cast<const void*>(&move_rows<kQuantizeUe8m0>)})
-    if (const cudaError_t error = cudaFuncGetAttributes(&ignored, kernel); error != cudaSuccess)
+    if (const cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+        error != cudaSuccess)
       return error;
-  return cudaFuncSetAttribute(reinterpret_cast<const void*>(&move_rows<kCopy>),
-                              cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  return cudaSuccess;
 }
 
 }  // namespace ferry::cuda

@@ -395,9 +395,14 @@ void Engine::check_aligned(const char* tensor, const std::byte* data, std::int64
       rank(), tensor, static_cast<const void*>(data), pitch);
 }
 
-plan::LaunchInput Engine::launch_input(std::int64_t num_tokens, std::int64_t row_bytes) const {
-  return {num_sms_,  ranks_on_gpu_, config_.num_sms, num_tokens,
-          row_bytes, shared_bytes_, has_bulk_copy_};
+plan::LaunchInput Engine::launch_input(std::int64_t num_tokens) const {
+  plan::LaunchInput input;
+  input.num_sms = num_sms_;
+  input.ranks_on_gpu = ranks_on_gpu_;
+  input.wanted_sms = config_.num_sms;
+  input.num_tokens = num_tokens;
+  input.shared_bytes = shared_bytes_;
+  return input;
 }
 
 void Engine::poison_delivery(int slot) {

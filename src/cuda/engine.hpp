@@ -92,8 +92,7 @@ class Engine final : public engine::Engine {
                                    cudaStream_t stream);
   // Kernels move 16 bytes at a time.
   void check_aligned(const char* tensor, const std::byte* data, std::int64_t pitch) const;
-  [[nodiscard]] plan::LaunchInput launch_input(std::int64_t num_tokens,
-                                               std::int64_t row_bytes) const;
+  [[nodiscard]] plan::LaunchInput launch_input(std::int64_t num_tokens) const;
   [[nodiscard]] std::byte* delivery_part(int slot, std::int64_t part_offset) const noexcept {
     return arena_.base() + layout_.deliveries[slot] + part_offset;
   }
@@ -116,9 +115,8 @@ class Engine final : public engine::Engine {
   void enqueue_move(engine::DispatchOperation& dispatch,
                     const DeviceRoute& route,
                     cudaStream_t stream);
-  void enqueue_complete(const engine::DispatchOperation& dispatch,
-                        const DeviceRoute& route,
-                        cudaStream_t stream);
+  [[nodiscard]] CompleteView complete_view(const engine::DispatchOperation& dispatch,
+                                           const DeviceRoute& route) const;
   void copy_to_caller(const engine::DispatchOperation& dispatch, cudaStream_t stream);
   [[nodiscard]] std::byte* rows_of(const engine::DispatchOperation& dispatch) const;
   void count_dispatch(const engine::DispatchOperation& dispatch) const;

@@ -170,6 +170,7 @@ __device__ inline bool pass_gate(const ExchangeView& exchange,
   __shared__ std::uint64_t words[GateSlot::kWords];
   __shared__ int first_refusing;
   __shared__ int first_odd;
+  __shared__ int has_difference;
   __shared__ int is_stopped_at_entry;
   __shared__ int has_failed;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -180,6 +181,7 @@ __device__ inline bool pass_gate(const ExchangeView& exchange,
   if (threadIdx.x == 0) {
     first_refusing = exchange.num_ranks;
     first_odd = exchange.num_ranks;
+    has_difference = 0;
     has_failed = 0;
     is_stopped_at_entry = is_stopped(exchange) ? 1 : 0;
   }
@@ -198,21 +200,29 @@ __device__ inline bool pass_gate(const ExchangeView& exchange,
   }
   const std::int32_t operation = operation_of(&words[GateSlot::kShape]);
   for (int peer = warp; peer < exchange.num_ranks; peer += num_warps) {
-    if (lane != 0) continue;
     const GateSlot* slot = slot_of(exchange, exchange.arena, sequence, peer);
-    const GateFault late{GateFault::kLate, peer, operation, 0, sequence, 0, 0};
-    if (!wait_for(exchange, &slot->words[GateSlot::kSequence], sequence, exchange.arrival_ns,
-                  late)) {
+    bool has_arrived = true;
+    if (lane == 0) {
+      const GateFault late{GateFault::kLate, peer, operation, 0, sequence, 0, 0};
+      has_arrived = wait_for(exchange, &slot->words[GateSlot::kSequence], sequence,
+                             exchange.arrival_ns, late);
+    }
+    // The lanes behind lane 0's acquire read what came with it, each its word.
+    has_arrived = __shfl_sync(0xFFFFFFFFU, has_arrived ? 1 : 0, 0) != 0;
+    if (!has_arrived) {
       has_failed = 1;
       continue;
     }
-    const std::uint64_t theirs = load_relaxed(&slot->words[GateSlot::kShape]);
-    if (operation_of(&theirs) != operation) {
+    const std::uint64_t theirs = lane < GateSlot::kWords ? load_relaxed(&slot->words[lane]) : 0;
+    if (lane == GateSlot::kShape && operation_of(&theirs) != operation) {
       report_fault(exchange, {GateFault::kDiffers, peer, operation, operation_of(&theirs), sequence,
                               sequence, 0});
       has_failed = 1;
     }
-    if (load_relaxed(&slot->words[GateSlot::kErrorCode]) != 0) atomicMin(&first_refusing, peer);
+    if (lane >= GateSlot::kShape && lane < GateSlot::kShape + GateSlot::kShapeWords &&
+        theirs != words[lane])
+      has_difference = 1;
+    if (lane == GateSlot::kErrorCode && theirs != 0) atomicMin(&first_refusing, peer);
   }
   fence_proxy();
   __syncthreads();
@@ -221,8 +231,10 @@ __device__ inline bool pass_gate(const ExchangeView& exchange,
   const bool has_route_error =
       args.route_error != nullptr &&
       *reinterpret_cast<const volatile std::uint32_t*>(args.route_error) != 0;
-  if (!has_route_error) compare_shapes(exchange, sequence, &first_odd);
-  __syncthreads();
+  if (has_difference != 0 && !has_route_error) {
+    compare_shapes(exchange, sequence, &first_odd);
+    __syncthreads();
+  }
 
   // An unusable argument explains a difference, not the other way round.
   const int refusing = first_refusing < exchange.num_ranks ? first_refusing : first_odd;

@@ -52,6 +52,21 @@ cudaError_t launch_route(const ExchangeView& exchange,
 
 // --- dispatch (dispatch_send.cu, dispatch_recv.cu) ---------------------------------------------
 
+// What only the receiver writes: experts of rows, ids of unused rows, gaps. No rows: nothing.
+struct CompleteView {
+  std::byte* rows;
+  std::byte* scales;
+  std::byte* topk_idx;
+  std::byte* weights;
+  std::int32_t* row_expert;
+  std::int64_t num_output_rows;
+  std::int64_t row_bytes;
+  std::int64_t scale_bytes;
+  std::int64_t weight_bytes;  // per row; 0: no weights
+  int is_topk_int64;
+  int zeroes_gaps;
+};
+
 struct DispatchView {
   const std::byte* x;
   std::int64_t x_pitch;
@@ -64,42 +79,38 @@ struct DispatchView {
   std::int64_t scale_bytes;  // per delivered row, of either origin
   int scale_element_bytes;
   int is_topk_int64;
+  std::int64_t* counts_to;  // the delivery's counts
+  CompleteView complete;
   int transform;  // Transform
   int dtype;      // ferry::DType of the rows, for kScale
   std::int64_t hidden;
 };
+// What a warp keeps in shared memory to quantise rows: one arriving, one leaving. Offsets in bytes.
+struct QuantizeStage {
+  std::int64_t codes;
+  std::int64_t scales;
+  std::int64_t bytes;
+};
+__host__ __device__ constexpr QuantizeStage quantize_stage(std::int64_t hidden,
+                                                           std::int64_t scale_bytes) {
+  constexpr std::int64_t kLine = 128;
+  const std::int64_t codes = (2 * hidden + kLine - 1) / kLine * kLine;
+  const std::int64_t scales = codes + (hidden + kLine - 1) / kLine * kLine;
+  return {codes, scales, scales + (scale_bytes + kLine - 1) / kLine * kLine};
+}
+
 enum Transform : int { kCopy = 0, kScale = 1, kQuantizeFp32 = 2, kQuantizeUe8m0 = 3 };
 
 struct MoveLaunch {
   int num_blocks;
-  int num_warps;   // a block
-  int num_stages;  // of rows in shared memory, a warp; 0: rows go through registers
+  int num_warps;  // a block
+  int is_bulk;    // rows go through shared memory, else through registers
   int shared_bytes;
 };
 cudaError_t launch_dispatch(const ExchangeView& exchange,
                             const RouteView& route,
                             const DispatchView& dispatch,
                             const MoveLaunch& launch,
-                            cudaStream_t stream);
-
-// What only the receiver writes: counts, experts of rows, ids of unused rows, gaps.
-struct CompleteView {
-  std::byte* rows;
-  std::byte* scales;
-  std::byte* topk_idx;
-  std::byte* weights;
-  std::int32_t* row_expert;
-  std::int64_t* counts;
-  std::int64_t num_output_rows;
-  std::int64_t row_bytes;
-  std::int64_t scale_bytes;
-  std::int64_t weight_bytes;  // per row; 0: no weights
-  int is_topk_int64;
-  int zeroes_gaps;
-};
-cudaError_t launch_complete(const ExchangeView& exchange,
-                            const RouteView& route,
-                            const CompleteView& view,
                             cudaStream_t stream);
 
 // Row-major scales [rows, S] to element (row, s) at s * pitch + row, per block of `block_rows`

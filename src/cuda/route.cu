@@ -204,6 +204,26 @@ __device__ int find_faulty_rank(const ExchangeView& exchange) {
   return -1;
 }
 
+// Turns one column's counts of all chunks into the sums before each; returns the total. Eight loads
+// are in flight at a time.
+__device__ std::int32_t sum_chunks(std::int32_t* counts, int pitch, int num_chunks) {
+  constexpr int kUnroll = 8;
+  std::int32_t sum = 0;
+  for (int first = 0; first < num_chunks; first += kUnroll) {
+    std::int32_t values[kUnroll];
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i)
+      values[i] = first + i < num_chunks ? counts[static_cast<std::int64_t>(first + i) * pitch] : 0;
+#pragma unroll
+    for (int i = 0; i < kUnroll; ++i) {
+      if (first + i >= num_chunks) continue;
+      counts[static_cast<std::int64_t>(first + i) * pitch] = sum;
+      sum += values[i];
+    }
+  }
+  return sum;
+}
+
 __global__ void __launch_bounds__(kMeetThreads, 1)
     meet(const __grid_constant__ ExchangeView exchange,
          const __grid_constant__ RouteView route,
@@ -222,14 +242,7 @@ __global__ void __launch_bounds__(kMeetThreads, 1)
       (static_cast<std::int64_t>(sequence % GateSlot::kRing) * exchange.num_ranks + exchange.rank) *
           exchange.gate.counts_pitch;
   for (int column = static_cast<int>(threadIdx.x); column < num_columns; column += kMeetThreads) {
-    std::int32_t sum = 0;
-    for (int chunk = 0; chunk < num_chunks; ++chunk) {
-      std::int32_t& entry =
-          route.chunk_counts[static_cast<std::int64_t>(chunk) * num_columns + column];
-      const std::int32_t value = entry;
-      entry = sum;
-      sum += value;
-    }
+    const std::int32_t sum = sum_chunks(route.chunk_counts + column, num_columns, num_chunks);
     for (int peer = 0; peer < exchange.num_ranks; ++peer)
       reinterpret_cast<std::int32_t*>(exchange.peer_base[peer] + own_counts)[column] = sum;
   }

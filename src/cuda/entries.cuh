@@ -1,0 +1,38 @@
+#pragma once
+
+#include "cuda/device_state.hpp"
+
+// The rows of one token as its warp holds them: one entry a lane.
+namespace ferry::cuda {
+
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+
+struct Entries {
+  RowEntry own;  // this lane's, meaningful below `count`
+  int count;
+};
+
+// Both loads at once, so that they can be started a token ahead.
+__device__ __forceinline__ Entries read_entries(const ExchangeView& exchange,
+                                                const RouteView& route,
+                                                std::int64_t token,
+                                                int lane) {
+  Entries entries{{0, 0, 0, 0}, 0};
+  if (token >= route.num_tokens) return entries;
+  entries.count = route.num_entries[token];
+  if (lane < exchange.top_k) entries.own = route.entries[token * exchange.top_k + lane];
+  return entries;
+}
+
+// Whole warp.
+__device__ __forceinline__ RowEntry entry_of(const Entries& entries, int index) {
+  const auto low = __shfl_sync(kAllLanes, entries.own.row, index);
+  const auto high = __shfl_sync(
+      kAllLanes,
+      static_cast<std::uint32_t>(entries.own.rank) << 16 | entries.own.slot << 8 | entries.own.k,
+      index);
+  return {low, static_cast<std::uint16_t>(high >> 16), static_cast<std::uint8_t>(high >> 8 & 0xFF),
+          static_cast<std::uint8_t>(high & 0xFF)};
+}
+
+}  // namespace ferry::cuda
