@@ -180,9 +180,9 @@ std::vector<std::string> child_environment(std::span<const Variable> changes) {
   std::vector<std::string> entries;
   for (const auto& [name, value] : changes) entries.push_back(fmt::format("{}={}", name, value));
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const bool is_changed = std::any_of(changes.begin(), changes.end(), [&](const Variable& change) {
-      return change.first == name_of(*entry);
-    });
+    const bool is_changed =
+        std::any_of(changes.begin(), changes.end(),
+                    [&](const Variable& change) { return change.first == name_of(*entry); });
     if (!is_changed) entries.emplace_back(*entry);
   }
   return entries;

@@ -88,6 +88,12 @@ class Checked(unittest.TestCase):
     def test_one_rank(self):
         self.assertEqual(self.check("--ranks", "1")["dispatch"]["wire_bytes"], 0)
 
+    def test_ranks_that_are_threads(self):
+        result = self.check("--ranks", "3", "--thread-ranks")
+        self.assertEqual(result["ranks"], 3)
+        self.assertTrue(result["thread_ranks"])
+        self.check("--ranks", "2", "--thread-ranks", "--mode", "ll")
+
     def test_experts_that_do_not_divide(self):
         answer = program.run(*program.SMALL, "--ranks", "7", "--experts", "60")
         self.assertEqual(answer.code, 0, answer)
@@ -215,7 +221,7 @@ class BadInput(unittest.TestCase):
         self.refuse(2, "--topk 25 is above --experts 24", "--topk", "25")
         self.refuse(2, "--hidden is 100, expected a multiple of 8", "--hidden", "100")
         self.refuse(2, "--ranks is 0, expected 1 or more", "--ranks", "0")
-        self.refuse(1, "the cuda engine is not part of this build", "--engine", "cuda")
+        self.refuse(2, "--engine 'tpu' is unknown, expected cpu or cuda", "--engine", "tpu")
         self.refuse(2, "--preset 'x' is unknown, expected deepep-intranode", "--preset", "x")
 
     def test_more_than_memory_allows_is_refused_before_anything_is_allocated(self):

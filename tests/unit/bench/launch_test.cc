@@ -50,6 +50,18 @@ TEST(PlanLaunch, StartsTheRanksWhenToldTo) {
                                      "ranks; try: ferry bench --launch env"});
 }
 
+TEST(PlanLaunch, StartsRanksThatAreThreadsItself) {
+  BenchOptions options;
+  options.has_thread_ranks = true;
+
+  const LaunchPlan plan = plan_launch(options, environment({{"LOCAL_RANK", "1"}}));
+
+  EXPECT_TRUE(plan.is_self);
+  EXPECT_EQ(plan.notes,
+            std::vector<std::string>{"LOCAL_RANK=1 ignored: --thread-ranks starts the ranks; try: "
+                                     "ferry bench --launch env"});
+}
+
 TEST(PlanLaunch, JoinsNodesAsRanksOnlyWhenToldTo) {
   BenchOptions options;
   options.launch = Launch::kEnv;

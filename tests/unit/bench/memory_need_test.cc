@@ -48,6 +48,18 @@ TEST(PlanMemory, AddsStagingWhereRowsAreStaged) {
   EXPECT_EQ(plan_memory(options, batch, {.staging_bytes = 500}, 2).exchange_bytes, 1000);
 }
 
+TEST(PlanMemory, LeavesTheExchangeToTheGpu) {
+  const Batch batch = small_batch(Layout::kPadded);
+  BenchOptions options;
+  options.engine = "cuda";
+  const MemoryNeed need = {.delivery_bytes = 1000, .control_bytes = 100};
+
+  EXPECT_EQ(plan_memory(options, batch, need, 2).exchange_bytes, 0);
+  EXPECT_EQ(plan_memory(options, batch, need, 2).delivery_bytes, 0);
+  options.is_checked = true;
+  EXPECT_EQ(plan_memory(options, batch, need, 2).delivery_bytes, 2000);
+}
+
 TEST(PlanInputs, RefusesSizesBeyond64Bits) {
   BenchOptions options;
   options.hidden = 1 << 24;

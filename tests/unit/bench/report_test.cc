@@ -41,7 +41,21 @@ Report make(const BenchOptions& options, const Batch& batch) {
   ping_pong.is_measured = true;
   ping_pong.payload_us = 5;
   const Ceiling ceiling = {50, 2, "memcpy", 1 << 28};
-  return make_report({options, batch, 1, "host", ceiling, ping_pong}, two_records());
+  return make_report({options, batch, 1, 2, "host", ceiling, ping_pong}, two_records());
+}
+
+// Both ranks on GPUs of one host, of which there are `num_devices`.
+Report make_on_cuda(const BenchOptions& options, const Batch& batch, int num_devices) {
+  std::vector<RankRecord> records = two_records();
+  for (RankRecord& record : records) {
+    record.threads = 0;
+    record.device = "NVIDIA H200";
+    record.num_devices = num_devices;
+    record.batched = {860, 750, 990};
+  }
+  records[1].batched.dispatch_us = 870;
+  const Ceiling ceiling = {4200, 0, "device copy", 1 << 29};
+  return make_report({options, batch, 1, 2, "host", ceiling, {}}, records);
 }
 
 TEST(MakeReport, TakesTheSlowestRankOfEachIteration) {
@@ -97,6 +111,46 @@ TEST(MakeReport, CountsAsDeepEpDoes) {
   EXPECT_NEAR(report.deepep.combine_gbs, 2048 / 5.0 * 1e-3, 1e-9);
 }
 
+TEST(MakeReport, TakesTheSlowestRankOfOperationsEnqueuedTogether) {
+  const Batch batch = small_batch(Layout::kByRank);
+  BenchOptions options;
+  options.engine = "cuda";
+  const Report report = make_on_cuda(options, batch, 1);
+
+  EXPECT_DOUBLE_EQ(report.batched.dispatch_us, 870);
+  EXPECT_DOUBLE_EQ(report.batched.combine_us, 750);
+  EXPECT_DOUBLE_EQ(report.graph.dispatch_us, 0);
+}
+
+TEST(MakeReport, SeesThatRanksShareACard) {
+  const Batch batch = small_batch(Layout::kByRank);
+  BenchOptions options;
+  options.engine = "cuda";
+
+  EXPECT_TRUE(make_on_cuda(options, batch, 1).is_card_shared);
+  EXPECT_FALSE(make_on_cuda(options, batch, 2).is_card_shared);
+  EXPECT_FALSE(make({}, batch).is_card_shared);
+}
+
+TEST(FormatJson, SaysSmsAndDeviceInPlaceOfThreads) {
+  const Batch batch = small_batch(Layout::kByRank);
+  BenchOptions options;
+  options.engine = "cuda";
+  options.sms = 16;
+  const auto json = nlohmann::json::parse(format_json(make_on_cuda(options, batch, 1)));
+
+  EXPECT_FALSE(json.contains("threads"));
+  EXPECT_EQ(json["sms"], 16);
+  EXPECT_EQ(json["device"], "NVIDIA H200");
+  EXPECT_EQ(json["shared_card"], true);
+  EXPECT_EQ(json["batched"]["dispatch_us"], 870);
+  EXPECT_EQ(json["batched"]["combine_us"], 750);
+  EXPECT_EQ(json["batched"]["route_dispatch_us"], 990);
+  EXPECT_FALSE(json.contains("graph"));
+  EXPECT_EQ(json["ceiling"]["kind"], "device copy");
+  EXPECT_FALSE(json["ceiling"].contains("threads"));
+}
+
 TEST(FormatJson, HasEveryFieldOfTheDesign) {
   const Batch batch = small_batch(Layout::kByRank);
   BenchOptions options;
@@ -130,8 +184,26 @@ TEST(FormatTable, IsPlainTextWithoutATerminal) {
   EXPECT_THAT(text, testing::HasSubstr("ok: 8 rows and 6 results compared with the oracle"));
 }
 
+TEST(FormatTable, SaysThatTheCardIsShared) {
+  const Batch batch = small_batch(Layout::kByRank);
+  BenchOptions options;
+  options.engine = "cuda";
+  options.sms = 16;
+  const std::string text = format_table(make_on_cuda(options, batch, 1), false);
+
+  EXPECT_THAT(text, testing::HasSubstr("cuda ht exchange: 2 ranks on host, NVIDIA H200 (shared "
+                                       "card), 16 SMs each"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("back to back dispatch 870.0 us, combine 750.0 us, new route "
+                                 "and dispatch 990.0 us; slowest rank, 20 of each"));
+  EXPECT_THAT(text, testing::HasSubstr("4200.00 GB/s read and written (device copy)"));
+}
+
 TEST(Record, TravelsUnchanged) {
   RankRecord record = two_records()[1];
+  record.device = "NVIDIA H200";
+  record.num_devices = 8;
+  record.graph = {25, 44, 0};
   record.check.first_difference = "rank 1 row 0: \"quoted\"\n\xFF";
 
   const RankRecord back = parse_record(format_record(record));
@@ -139,6 +211,9 @@ TEST(Record, TravelsUnchanged) {
   EXPECT_EQ(back.dispatch.ns, record.dispatch.ns);
   EXPECT_EQ(back.wait_ns_by_peer, record.wait_ns_by_peer);
   EXPECT_EQ(back.arena_peak_bytes, 1001);
+  EXPECT_EQ(back.device, "NVIDIA H200");
+  EXPECT_EQ(back.num_devices, 8);
+  EXPECT_EQ(back.graph.combine_us, 44);
   EXPECT_TRUE(back.check.first_difference.starts_with("rank 1 row 0: \"quoted\"\n"));
 }
 
