@@ -156,10 +156,10 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   const auto num_pieces = static_cast<int>(combine.row_bytes / 16);
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * (blockDim.x / 32);
   std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
-  Entries next = read_entries(exchange, route, token, lane);
   for (; token < route.num_tokens; token += step) {
-    const Rows rows = find_rows<kIsWeighted>(combine, sources, next, token, lane);
-    next = read_entries(exchange, route, token + step, lane);  // under way while this one is summed
+    const Rows rows = find_rows<kIsWeighted>(
+        combine, sources, read_entries(exchange, route, token, lane), token, lane);
+    prefetch_entries(exchange, route, token + step, lane);
     auto* out = reinterpret_cast<uint4*>(combine.out + token * combine.out_pitch);
     // Most tokens have at most kGroup rows: their addresses stay in registers.
     const uint4* first_rows[kGroup];

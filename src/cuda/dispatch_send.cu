@@ -18,7 +18,7 @@ namespace ferry::cuda {
 namespace {
 
 constexpr int kMostWarps = 16;
-constexpr int kStages = 2;
+[[maybe_unused]] constexpr int kStages = 2;  // the copy engine's: one row arrives, one leaves
 constexpr std::int64_t kQuantizeGroup = 128;
 
 // Where one destination granted its delivery.
@@ -531,8 +531,10 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
               const __grid_constant__ RouteView route,
               const __grid_constant__ DispatchView dispatch,
               int is_bulk) {
+#if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char stages[];
   __shared__ __align__(8) std::uint64_t barriers[kMostWarps * kStages];
+#endif
   __shared__ Target targets[kMostPeers];
   if (is_idle(exchange)) return;
   read_targets(exchange, targets);

@@ -24,6 +24,18 @@ __device__ __forceinline__ Entries read_entries(const ExchangeView& exchange,
   return entries;
 }
 
+// Brings a token's list near without holding a register.
+__device__ __forceinline__ void prefetch_entries(const ExchangeView& exchange,
+                                                 const RouteView& route,
+                                                 std::int64_t token,
+                                                 int lane) {
+  if (token >= route.num_tokens || lane > 1) return;
+  const void* address = lane == 0
+                            ? static_cast<const void*>(route.num_entries + token)
+                            : static_cast<const void*>(route.entries + token * exchange.top_k);
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
+
 // Whole warp.
 __device__ __forceinline__ RowEntry entry_of(const Entries& entries, int index) {
   const auto low = __shfl_sync(kAllLanes, entries.own.row, index);

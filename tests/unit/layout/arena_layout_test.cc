@@ -64,6 +64,33 @@ TEST(ArenaLayout, HoldsTheWorstDeliveryInEachSlot) {
   EXPECT_GE(slot.bytes - slot.counts, 8 * (1 + 256 + 256 + 257 + 9));
 }
 
+TEST(ArenaLayout, PutsAGpusGatesBeforeItsDeliveriesWithoutOverlap) {
+  ArenaShape shape = shape_of(128, false);
+  shape.is_gpu = true;
+  const ArenaLayout layout = make_arena_layout(shape);
+  const GpuGateLayout& gate = layout.gpu_gate;
+
+  const std::vector<std::pair<std::int64_t, std::int64_t>> ranges = {
+      {gate.slots, GateSlot::kRing * 8 * std::int64_t{sizeof(GateSlot)}},
+      {gate.done, 8 * GpuGateLayout::kDonePitch},
+      {gate.counts, GateSlot::kRing * 8 * gate.counts_pitch},
+      {gate.error_text, GateSlot::kRing * GpuGateLayout::kErrorTextBytes},
+      {layout.deliveries[0], layout.delivery.bytes}};
+  for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
+    EXPECT_LE(ranges[i].first + ranges[i].second, ranges[i + 1].first) << i;
+  EXPECT_GE(gate.counts_pitch, 4 * (256 + 8));
+  EXPECT_LT(layout.delivery.scales, layout.delivery.scales_scratch);
+}
+
+TEST(ArenaLayout, KeepsOneStagingAreaOnAGpu) {
+  ArenaShape shape = shape_of(128, false);
+  shape.is_gpu = true;
+  const ArenaLayout layout = make_arena_layout(shape);
+
+  EXPECT_EQ(layout.staging[0], layout.staging[2]);
+  EXPECT_EQ(layout.staging_bytes, shape.delivery_rows * shape.max_row_bytes);
+}
+
 TEST(ArenaLayout, KeepsOffsetsBeyondFourGibibytes) {
   const ArenaLayout layout = make_arena_layout(shape_of(std::int64_t{1} << 20, false));
 
