@@ -299,6 +299,13 @@ FERRY_API void map_replicas(const TensorView& logical_topk,
 //
 // CPU engine: every call runs in the calling thread and blocks until its outputs are complete;
 // between begin and finish nothing runs.
+//
+// CUDA engine: every call enqueues on `stream` and returns; only route() in exact sizing and
+// set_owner_map() wait for the device. Tensors are device memory, rows start at multiples of 16
+// bytes. Operations on different streams are chained. A delivery's memory is granted again by the
+// dispatch that reuses it, in the order of that dispatch's stream. Invalid input that a device or
+// another rank found is thrown by check(), behind a synchronised stream, and by the next route() in
+// exact sizing. Worst-case routes, and operations along any route, can be captured into graphs.
 class FERRY_API Exchange {
  public:
   // Collective. Throws kInvalidArgument naming the field for a configuration that is illegal or
