@@ -1,11 +1,6 @@
 // Runs every suite on the CUDA engine, ranks as threads; skipped where there is no GPU.
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "contract/suites.hpp"
-#include "cuda/plugin.hpp"
-#include "ferry/error.hpp"
 #include "gpu/cuda_engine.hpp"
 
 namespace ferry::contract {
@@ -42,17 +37,3 @@ FERRY_ON_CUDA(ShapeGrid);
 FERRY_ON_CUDA(Stress);
 
 }  // namespace ferry::contract
-
-int main(int argc, char** argv) {
-  // Ranks that are threads share a process: as many hardware queues as a process may have, so that
-  // one rank's gate cannot stand in the way of another's move.
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-  try {
-    (void)ferry::cuda::load_plugin().num_devices();
-  } catch (const ferry::Error& error) {
-    std::printf("skipped: %s\n", error.what());
-    return 77;  // ctest's "skipped"
-  }
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
