@@ -102,6 +102,16 @@ std::string round_trip_lines(const RoundTripReport& trip) {
              human_bytes(bare.pong_bytes), trip.ratio);
 }
 
+// Pages follow use on the CPU; on a GPU the arena is made once, for the configured worst case.
+std::string memory_line(const Report& report) {
+  if (!report.device.empty())
+    return fmt::format("  memory       arena {} a rank, fixed; outputs {}\n",
+                       human_bytes(report.peak_bytes), human_bytes(report.output_bytes));
+  return fmt::format("  memory       peak {} a rank; outputs {}, allowed {}\n",
+                     human_bytes(report.peak_bytes), human_bytes(report.output_bytes),
+                     human_bytes(report.peak_allowed_bytes));
+}
+
 // Which peers the ranks waited for most.
 std::string wait_line(const Report& report) {
   std::vector<std::int64_t> by_peer(static_cast<std::size_t>(report.ranks));
@@ -152,9 +162,7 @@ std::string format_table(const Report& report, bool has_colour) {
     text += fmt::format(
         "  as DeepEP    dispatch {:.2f} GB/s, combine {:.2f} GB/s a rank, own rows included\n",
         report.deepep.dispatch_gbs, report.deepep.combine_gbs);
-  text += fmt::format("  memory       peak {} a rank; outputs {}, allowed {}\n",
-                      human_bytes(report.peak_bytes), human_bytes(report.output_bytes),
-                      human_bytes(report.peak_allowed_bytes));
+  text += memory_line(report);
   text += fmt::format("  copies       {} beyond write-once\n", human_bytes(report.staged_bytes));
   text += wait_line(report);
   return text + check_line(report, paint);

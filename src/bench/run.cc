@@ -261,6 +261,17 @@ class RankBench {
   RankRecord record_;
 };
 
+// Rows of the busiest rank where every selection is a row.
+std::int64_t most_expert_rows(const Batch& batch) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(batch.num_ranks()), 0);
+  for (const std::vector<int>& topk : batch.routing.topk)
+    for (const int expert : topk)
+      if (expert >= 0)
+        ++rows[static_cast<std::size_t>(
+            batch.routing.expert_owner[static_cast<std::size_t>(expert)])];
+  return std::max<std::int64_t>(*std::ranges::max_element(rows), 1);
+}
+
 }  // namespace
 
 ExchangeConfig make_config(const BenchOptions& options, const Batch& batch, Device device) {
@@ -275,6 +286,9 @@ ExchangeConfig make_config(const BenchOptions& options, const Batch& batch, Devi
   if (config.num_experts % batch.num_ranks() != 0) config.expert_owner = batch.routing.expert_owner;
   config.num_threads = options.threads;
   config.num_sms = options.sms;
+  // A GPU's arena is made for the worst case, which by_expert is far from: 8 times this batch.
+  if (device.kind == DeviceKind::kCuda && batch.layout == Layout::kByExpert)
+    config.max_recv_rows = most_expert_rows(batch);
   return config;
 }
 
