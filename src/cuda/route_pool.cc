@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kMostPlaces = 1024;
 constexpr std::int64_t kLeastPlaces = 8;
-constexpr std::int64_t kMostBytes = std::int64_t{512} << 20;
+constexpr std::int64_t kMostBytes = std::int64_t{128} << 20;
 constexpr std::int64_t kAlignment = 256;
 
 // The parts of one place, in bytes from its start.
