@@ -21,7 +21,7 @@ using layout::OperationShape;
 namespace {
 
 constexpr std::chrono::milliseconds kWatchPeriod{2};
-// Of state, peers' bases and two owner maps in one piece of device memory.
+// Of state, peers' bases and owners in one piece of device memory.
 constexpr std::int64_t kAlignment = 256;
 
 int open_device(const Device& device) {
@@ -185,23 +185,33 @@ Engine::~Engine() {
 
 // Carries faults between the group (host memory, all ranks) and this rank's kernels.
 void Engine::watch() {
-  std::vector<bool> was_missing(static_cast<std::size_t>(num_ranks()), false);
+  std::vector<PeerWatch> watches(static_cast<std::size_t>(num_ranks()));
   while (is_watching_) {
     if (load_acquire(mailbox_->has_fault) != 0 && !segments_.has_fault()) raise_device_fault();
-    watch_peers(was_missing);
+    watch_peers(watches);
     if (segments_.has_fault()) __atomic_store_n(&mailbox_->abort, 1U, __ATOMIC_RELEASE);
     std::this_thread::sleep_for(kWatchPeriod);
   }
 }
 
-// A peer that is gone while a gate waits for it. It stored its words before it said goodbye, so a
-// look later decides.
-void Engine::watch_peers(std::vector<bool>& was_missing) {
+// A peer for which a gate waits: gone, which is a fault, or late, which is worth one warning. A
+// peer stored its words before it said goodbye, so a second look decides.
+void Engine::watch_peers(std::vector<PeerWatch>& watches) {
+  const auto now = std::chrono::steady_clock::now();
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    const bool is_missing = load_acquire(mailbox_->waits_for[peer]) != 0 &&
-                            store_.peer_state(peer) != boot::PeerState::kAlive;
-    if (is_missing && was_missing[static_cast<std::size_t>(peer)]) raise_lost(peer);
-    was_missing[static_cast<std::size_t>(peer)] = is_missing;
+    PeerWatch& watch = watches[static_cast<std::size_t>(peer)];
+    if (load_acquire(mailbox_->waits_for[peer]) == 0) {
+      watch = {};
+      continue;
+    }
+    if (!watch.since) watch.since = now;
+    const bool is_gone = store_.peer_state(peer) != boot::PeerState::kAlive;
+    if (is_gone && watch.was_gone) raise_lost(peer);
+    watch.was_gone = is_gone;
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(now - *watch.since);
+    if (waited <= config_.deadlines.late_warning || watch.has_warned) continue;
+    watch.has_warned = true;
+    FERRY_WARN("cuda.gate", "rank {} has waited {} ms for rank {}", rank(), waited.count(), peer);
   }
 }
 

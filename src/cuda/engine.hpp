@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -79,7 +80,12 @@ class Engine final : public engine::Engine {
   void make_device_memory();
   void upload_owners(const plan::OwnerMap& owners, cudaStream_t stream);
   void watch();
-  void watch_peers(std::vector<bool>& was_missing);
+  struct PeerWatch {
+    std::optional<std::chrono::steady_clock::time_point> since;  // a gate waits for the peer
+    bool was_gone = false;
+    bool has_warned = false;
+  };
+  void watch_peers(std::vector<PeerWatch>& watches);
   void raise_device_fault();
   void raise_lost(int peer);
   [[nodiscard]] Error describe(const Refusal& refusal) const;
