@@ -24,18 +24,6 @@ std::int64_t Engine::push_pitch(const CombineOperation& combine) const noexcept 
                                combine.has_row_weights ? row_weights_per_row(*combine.route) : 0);
 }
 
-OperationShape Engine::shape_of(const CombineOperation& combine) const {
-  OperationShape shape;
-  shape.operation = static_cast<std::int32_t>(combine.kind);
-  shape.layout = static_cast<std::int32_t>(combine.route->shape.layout);
-  shape.dtype = static_cast<std::int32_t>(combine.dtype);
-  shape.has_weights = combine.has_row_weights ? 1 : 0;
-  shape.form = static_cast<std::int32_t>(combine.form);
-  shape.route = combine.route->sequence;
-  shape.row_bytes = combine.row_bytes;
-  return shape;
-}
-
 // Pull: the owners read the weights from the arena, so copy them there (scalars only).
 void Engine::offer_row_weights(CombineOperation& combine) {
   if (!combine.has_row_weights) return;

@@ -91,20 +91,6 @@ struct Metadata {
 
 }  // namespace
 
-OperationShape Engine::shape_of(const DispatchOperation& dispatch) const {
-  OperationShape shape;
-  shape.operation = static_cast<std::int32_t>(Operation::kDispatch);
-  shape.layout = static_cast<std::int32_t>(dispatch.route->shape.layout);
-  shape.dtype = static_cast<std::int32_t>(dispatch.row_dtype);
-  shape.scale_dtype = static_cast<std::int32_t>(dispatch.scale_dtype);
-  shape.quantize = static_cast<std::int32_t>(dispatch.quantize);
-  shape.has_weights = dispatch.has_weights ? 1 : 0;
-  shape.route = dispatch.route->sequence;
-  shape.row_bytes = dispatch.row_bytes;
-  shape.scale_bytes = dispatch.scale_bytes();
-  return shape;
-}
-
 // Pages for the rows that hold data; gaps get theirs only when they are to be zeroed.
 void Engine::reserve_rows(const RouteState& route,
                           std::int64_t offset,

@@ -103,7 +103,6 @@ class Engine final : public engine::Engine {
   // dispatch_send.cc
   void reserve_delivery(DispatchOperation& dispatch);
   void reserve_rows(const RouteState& route, std::int64_t offset, std::int64_t bytes_per_row);
-  [[nodiscard]] layout::OperationShape shape_of(const DispatchOperation& dispatch) const;
   [[nodiscard]] layout::OperationWords words_of(const DispatchOperation& dispatch) const;
   void send_rows(DispatchOperation& dispatch, std::int64_t chunk);
   void prepare_row(const DispatchOperation& dispatch,
@@ -126,7 +125,6 @@ class Engine final : public engine::Engine {
   [[nodiscard]] std::byte* rows_of(const DispatchOperation& dispatch) const;
 
   // combine_send.cc
-  [[nodiscard]] layout::OperationShape shape_of(const CombineOperation& combine) const;
   void offer_row_weights(CombineOperation& combine);
   void begin_push(CombineOperation& combine);
   void push_chunk(CombineOperation& combine, std::int64_t chunk);

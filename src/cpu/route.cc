@@ -113,20 +113,7 @@ void Engine::plan_route(RouteState& route) {
 
 // Everything here is derived from the counts of all ranks, so an error is the same on every rank.
 void Engine::plan_rows(RouteState& route, const std::vector<plan::SourceCounts>& counts) {
-  plan::RouteShape uncapped = route.shape;
-  uncapped.row_cap = INT64_MAX;
-  route.num_rows_of = plan::plan_num_rows(counts, *route.owners, uncapped);
-  for (int destination = 0; destination < num_ranks(); ++destination) {
-    std::int64_t& rows = route.num_rows_of[static_cast<std::size_t>(destination)];
-    if (route.shape.layout == Layout::kPadded || rows <= route.shape.row_cap) continue;
-    FERRY_CHECK(
-        !route.is_overflow_error, ErrorCode::kNoResource,
-        "rank {} would receive {} rows, max_recv_rows is {}; try: a larger max_recv_rows, or "
-        "overflow = drop",
-        destination, rows, route.shape.row_cap);
-    rows = route.shape.row_cap;
-  }
-
+  route.num_rows_of = engine::cap_num_rows(counts, route);
   route.receive = plan::plan_receive(counts, *route.owners, route.shape, rank());
   const std::vector<std::int64_t> bases =
       plan::plan_bases(counts, *route.owners, route.shape, rank());

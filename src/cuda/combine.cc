@@ -10,21 +10,8 @@ namespace ferry::cuda {
 
 using layout::GateSlot;
 using layout::Operation;
-using layout::OperationShape;
 
 namespace {
-
-OperationShape shape_of(const engine::CombineOperation& combine) {
-  OperationShape shape;
-  shape.operation = static_cast<std::int32_t>(combine.kind);
-  shape.layout = static_cast<std::int32_t>(combine.route->shape.layout);
-  shape.dtype = static_cast<std::int32_t>(combine.dtype);
-  shape.has_weights = combine.has_row_weights ? 1 : 0;
-  shape.form = static_cast<std::int32_t>(combine.form);
-  shape.route = combine.route->sequence;
-  shape.row_bytes = combine.row_bytes;
-  return shape;
-}
 
 // Whether y is copied into the arena first: it lies outside, or is to be free early.
 bool is_staged(const engine::CombineOperation& combine) {

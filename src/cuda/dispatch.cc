@@ -9,23 +9,8 @@ namespace ferry::cuda {
 
 using layout::GateSlot;
 using layout::Operation;
-using layout::OperationShape;
 
 namespace {
-
-OperationShape shape_of(const engine::DispatchOperation& dispatch) {
-  OperationShape shape;
-  shape.operation = static_cast<std::int32_t>(Operation::kDispatch);
-  shape.layout = static_cast<std::int32_t>(dispatch.route->shape.layout);
-  shape.dtype = static_cast<std::int32_t>(dispatch.row_dtype);
-  shape.scale_dtype = static_cast<std::int32_t>(dispatch.scale_dtype);
-  shape.quantize = static_cast<std::int32_t>(dispatch.quantize);
-  shape.has_weights = dispatch.has_weights ? 1 : 0;
-  shape.route = dispatch.route->sequence;
-  shape.row_bytes = dispatch.row_bytes;
-  shape.scale_bytes = dispatch.scale_bytes();
-  return shape;
-}
 
 Transform transform_of(const engine::DispatchOperation& dispatch) {
   if (dispatch.is_scaled_by_weights) return kScale;

@@ -166,19 +166,7 @@ void Engine::read_answer(DeviceRoute& route) const {
     counts.push_back({std::span(row, num_experts), std::span(row + num_experts, ranks)});
   }
   route.error = capture_error([&] {
-    plan::RouteShape uncapped = route.shape;
-    uncapped.row_cap = INT64_MAX;
-    route.num_rows_of = plan::plan_num_rows(counts, *route.owners, uncapped);
-    for (std::size_t destination = 0; destination < ranks; ++destination) {
-      std::int64_t& rows = route.num_rows_of[destination];
-      if (route.shape.layout == Layout::kPadded || rows <= route.shape.row_cap) continue;
-      FERRY_CHECK(
-          !route.is_overflow_error, ErrorCode::kNoResource,
-          "rank {} would receive {} rows, max_recv_rows is {}; try: a larger max_recv_rows, or "
-          "overflow = drop",
-          destination, rows, route.shape.row_cap);
-      rows = route.shape.row_cap;
-    }
+    route.num_rows_of = engine::cap_num_rows(counts, route);
     route.receive = plan::plan_receive(counts, *route.owners, route.shape, rank());
     const std::int64_t dropped = count_dropped(counts, *route.owners, route.shape, rank());
     counters_.dropped_rows += dropped;

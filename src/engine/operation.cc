@@ -44,4 +44,49 @@ std::string first_difference(const layout::OperationShape& a, const layout::Oper
   return {};
 }
 
+layout::OperationShape shape_of(const DispatchOperation& dispatch) {
+  layout::OperationShape shape;
+  shape.operation = static_cast<std::int32_t>(layout::Operation::kDispatch);
+  shape.layout = static_cast<std::int32_t>(dispatch.route->shape.layout);
+  shape.dtype = static_cast<std::int32_t>(dispatch.row_dtype);
+  shape.scale_dtype = static_cast<std::int32_t>(dispatch.scale_dtype);
+  shape.quantize = static_cast<std::int32_t>(dispatch.quantize);
+  shape.has_weights = dispatch.has_weights ? 1 : 0;
+  shape.route = dispatch.route->sequence;
+  shape.row_bytes = dispatch.row_bytes;
+  shape.scale_bytes = dispatch.scale_bytes();
+  return shape;
+}
+
+layout::OperationShape shape_of(const CombineOperation& combine) {
+  layout::OperationShape shape;
+  shape.operation = static_cast<std::int32_t>(combine.kind);
+  shape.layout = static_cast<std::int32_t>(combine.route->shape.layout);
+  shape.dtype = static_cast<std::int32_t>(combine.dtype);
+  shape.has_weights = combine.has_row_weights ? 1 : 0;
+  shape.form = static_cast<std::int32_t>(combine.form);
+  shape.route = combine.route->sequence;
+  shape.row_bytes = combine.row_bytes;
+  return shape;
+}
+
+std::vector<std::int64_t> cap_num_rows(std::span<const plan::SourceCounts> counts,
+                                       const RouteState& route) {
+  plan::RouteShape uncapped = route.shape;
+  uncapped.row_cap = INT64_MAX;
+  std::vector<std::int64_t> num_rows = plan::plan_num_rows(counts, *route.owners, uncapped);
+  if (route.shape.layout == Layout::kPadded) return num_rows;
+  for (std::size_t destination = 0; destination < num_rows.size(); ++destination) {
+    std::int64_t& rows = num_rows[destination];
+    if (rows <= route.shape.row_cap) continue;
+    FERRY_CHECK(
+        !route.is_overflow_error, ErrorCode::kNoResource,
+        "rank {} would receive {} rows, max_recv_rows is {}; try: a larger max_recv_rows, or "
+        "overflow = drop",
+        destination, rows, route.shape.row_cap);
+    rows = route.shape.row_cap;
+  }
+  return num_rows;
+}
+
 }  // namespace ferry::engine

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "engine/route_state.hpp"
@@ -155,6 +157,15 @@ inline constexpr std::int64_t kQuantizeGroup = 128;
 // Scales per row in elements of the scale dtype: ceil(H/128) float32 (kFp8) or ceil(H/512) int32
 // words (kFp8Ue8m0); 0 for kNone.
 [[nodiscard]] std::int64_t num_scales(Quantize quantize, std::int64_t hidden) noexcept;
+
+// What all ranks must agree on for one operation.
+[[nodiscard]] layout::OperationShape shape_of(const DispatchOperation& dispatch);
+[[nodiscard]] layout::OperationShape shape_of(const CombineOperation& combine);
+
+// Rows that each destination receives, [R]. The same on every rank, and so is what it throws:
+// kNoResource where a destination exceeds max_recv_rows and that is an error.
+[[nodiscard]] std::vector<std::int64_t> cap_num_rows(std::span<const plan::SourceCounts> counts,
+                                                     const RouteState& route);
 
 // "dtype bf16 against fp16": the first field in which two ranks' shapes differ, or nothing.
 [[nodiscard]] std::string first_difference(const layout::OperationShape& a,
