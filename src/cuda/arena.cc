@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/human.hpp"
 #include "base/unique_fd.hpp"
+#include "boot/agree.hpp"
 #include "cuda/check.hpp"
 #include "cuda/driver.hpp"
 
@@ -107,29 +108,30 @@ Arena Arena::open(boot::Store& store,
   Arena arena(layout, store.rank());
   int fd = -1;
   std::unique_ptr<DeviceMapping> own;
-  // A rank without memory still takes part, so that the others do not wait for it.
+  // A rank that fails still takes part, so that the others do not wait for it.
+  const auto together = [&](const char* step, const std::optional<Error>& failure) {
+    boot::throw_together(store, step, with_rank(failure, arena.rank_), timeout);
+  };
   const std::optional<Error> failure =
       capture_error([&] { own = DeviceMapping::create(device, layout.total_bytes, &fd); });
   const UniqueFd exported(fd);
-  const std::string text = failure ? failure->what() : "";
-  const auto texts = store.all_gather("exchange creation: GPU memory", text, timeout);
-  if (failure) throw_error(failure->code(), failure->what());
-  for (std::size_t peer = 0; peer < texts.size(); ++peer)
-    FERRY_CHECK(texts[peer].empty(), ErrorCode::kNoResource, "rank {}: {}", peer, texts[peer]);
+  together("exchange creation: GPU memory", failure);
 
   const std::vector<UniqueFd> fds =
       store.exchange_fds("exchange creation: GPU arenas", exported.get(), timeout);
-  for (int peer = 0; peer < store.size(); ++peer) {
-    if (peer == arena.rank_) {
-      arena.mappings_.push_back(std::move(own));
-      continue;
-    }
-    const UniqueFd& theirs = fds[static_cast<std::size_t>(peer)];
-    FERRY_CHECK(theirs.is_open(), ErrorCode::kUnavailable,
-                "rank {} cannot map the arena of rank {}: it is on another host", arena.rank_,
-                peer);
-    arena.mappings_.push_back(DeviceMapping::open(device, layout.total_bytes, theirs.get()));
-  }
+  together(
+      "exchange creation: peers' GPU memory", capture_error([&] {
+        for (int peer = 0; peer < store.size(); ++peer) {
+          if (peer == arena.rank_) {
+            arena.mappings_.push_back(std::move(own));
+            continue;
+          }
+          const UniqueFd& theirs = fds[static_cast<std::size_t>(peer)];
+          FERRY_CHECK(theirs.is_open(), ErrorCode::kUnavailable,
+                      "cannot map the arena of rank {}: it is on another host", peer);
+          arena.mappings_.push_back(DeviceMapping::open(device, layout.total_bytes, theirs.get()));
+        }
+      }));
   return arena;
 }
 

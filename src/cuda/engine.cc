@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "boot/agree.hpp"
 #include "cuda/check.hpp"
 #include "cuda/driver.hpp"
 #include "layout/layout_builder.hpp"
@@ -24,7 +25,7 @@ constexpr std::chrono::milliseconds kWatchPeriod{2};
 // Of state, peers' bases and owners in one piece of device memory.
 constexpr std::int64_t kAlignment = 256;
 
-int open_device(const Device& device) {
+void open_device(const Device& device) {
   (void)driver();
   int num_devices = 0;
   check(cudaGetDeviceCount(&num_devices), "counting GPUs");
@@ -32,7 +33,14 @@ int open_device(const Device& device) {
               "device cuda:{} does not exist, this host has {} GPUs", device.index, num_devices);
   check(cudaSetDevice(device.index), "choosing the GPU");
   check(cudaFree(nullptr), "starting on the GPU");
-  return device.index;
+}
+
+// Collective: a rank without its GPU tells the others.
+int open_device_together(const EngineArgs& args) {
+  const std::optional<Error> failure = capture_error([&] { open_device(args.config.device); });
+  boot::throw_together(args.store, "exchange creation: GPU", with_rank(failure, args.store.rank()),
+                       args.meeting_timeout);
+  return args.config.device.index;
 }
 
 int attribute(cudaDeviceAttr which, int device) {
@@ -71,29 +79,40 @@ Engine::Engine(const EngineArgs& args)
       segments_(args.segments),
       layout_(args.layout),
       config_(args.config),
-      device_(open_device(args.config.device)),
-      own_stream_(make_stream()),
-      arena_(Arena::open(args.store, args.layout, device_, args.meeting_timeout)) {
+      device_(open_device_together(args)),
+      arena_(Arena::open(args.store, args.layout, device_, args.meeting_timeout)) {}
+
+void Engine::start(std::chrono::milliseconds timeout) {
   FERRY_CHECK(num_ranks() <= kMostPeers, ErrorCode::kUnavailable,
               "{} ranks on one node, the CUDA engine is made for {}", num_ranks(), kMostPeers);
-  num_sms_ = attribute(cudaDevAttrMultiProcessorCount, device_);
-  has_bulk_copy_ = attribute(cudaDevAttrComputeCapabilityMajor, device_) >= 9;
-  // What the move kernel keeps in static shared memory is not for rows.
-  shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device_) - 8 * 1024;
-  learn_neighbours(args.meeting_timeout);
-  make_device_memory();
-  check(prepare_kernels(static_cast<int>(shared_bytes_)), "loading kernels");
-  check(cudaEventCreateWithFlags(&chain_, cudaEventDisableTiming), "making an event");
+  learn_neighbours(timeout);
+  const std::optional<Error> failure = capture_error([&] {
+    num_sms_ = attribute(cudaDevAttrMultiProcessorCount, device_);
+    has_bulk_copy_ = attribute(cudaDevAttrComputeCapabilityMajor, device_) >= 9;
+    // What the move kernel keeps in static shared memory is not for rows.
+    shared_bytes_ = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device_) - 8 * 1024;
+    own_stream_ = make_stream();
+    make_device_memory();
+    check(prepare_kernels(static_cast<int>(shared_bytes_)), "loading kernels");
+    check(cudaEventCreateWithFlags(&chain_, cudaEventDisableTiming), "making an event");
+  });
   set_arrival_timeout({});
   view_.progress_ns = as_ns(config_.deadlines.progress);
-  watcher_ = std::thread([this] { watch(); });
   // Everything is loaded and zeroed before the first peer can write here or wait.
-  (void)store_.all_gather("exchange creation: GPU engine", "", args.meeting_timeout);
+  boot::throw_together(store_, "exchange creation: GPU engine", with_rank(failure, rank()),
+                       timeout);
+  watcher_ = std::thread([this] { watch(); });
 }
 
 void Engine::learn_neighbours(std::chrono::milliseconds timeout) {
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device_), "reading the GPU's properties");
+  boot::throw_together(store_, "exchange creation: properties",
+                       with_rank(capture_error([&] {
+                                   check(cudaGetDeviceProperties(&properties, device_),
+                                         "reading the GPU's properties");
+                                 }),
+                                 rank()),
+                       timeout);
   const std::string gpu(properties.uuid.bytes, sizeof(properties.uuid.bytes));
   const std::string process = std::to_string(::getpid());
   const auto gpus = store_.all_gather("exchange creation: GPUs", gpu, timeout);

@@ -42,7 +42,11 @@ struct DeviceRoute final : engine::RouteState {
 // blocks but finish_route(). Operations on several streams are chained by events.
 class Engine final : public engine::Engine {
  public:
+  // Collective: takes the GPU and the arenas. Not usable before start().
   explicit Engine(const EngineArgs& args);
+  // Collective: the rest of the memory, the kernels and the watcher. Where one rank fails, all
+  // throw.
+  void start(std::chrono::milliseconds timeout);
   ~Engine() override;
 
   [[nodiscard]] std::shared_ptr<engine::RouteState> begin_route(

@@ -8,7 +8,9 @@ namespace ferry::cuda {
 namespace {
 
 std::unique_ptr<engine::Engine> make_engine(const EngineArgs& args) {
-  return std::make_unique<Engine>(args);
+  auto engine = std::make_unique<Engine>(args);
+  engine->start(args.meeting_timeout);
+  return engine;
 }
 
 constexpr Plugin kPlugin{kPluginAbi, &make_engine, &num_devices, &open_device_tools};

@@ -6,6 +6,7 @@
 #include "base/env.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "boot/agree.hpp"
 #include "exchange/agreement.hpp"
 #include "exchange/arguments.hpp"
 #include "exchange/engine_choice.hpp"
@@ -94,15 +95,7 @@ ExchangeImpl::ExchangeImpl(std::shared_ptr<GroupImpl> group, const ExchangeConfi
   const std::optional<Error> failure = capture_error([&] {
     engine_ = make_engine(group_->store(), group_->segments(), plan_.arena, engine_config, timeout);
   });
-  const std::string own =
-      failure ? fmt::format("{}:{}", static_cast<int>(failure->code()), failure->what())
-              : std::string();
-  for (const std::string& text :
-       group_->store().all_gather("exchange creation: memory", own, timeout)) {
-    if (text.empty()) continue;
-    const std::size_t colon = text.find(':');
-    throw_error(ErrorCode{std::stoi(text.substr(0, colon))}, text.substr(colon + 1));
-  }
+  boot::throw_together(group_->store(), "exchange creation: memory", failure, timeout);
 }
 
 void ExchangeImpl::require_alive() const {
