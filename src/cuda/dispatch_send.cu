@@ -2,15 +2,13 @@
 // once by the bulk copy engine and stores it from there to every destination's final row; the lanes
 // write what stands beside it. Where there is no such engine, or rows change on the way, rows go
 // through registers.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
 #include "cuda/bulk_copy.cuh"
 #include "cuda/complete.cuh"
 #include "cuda/entries.cuh"
 #include "cuda/gate.cuh"
 #include "cuda/kernels.hpp"
+#include "cuda/metadata.cuh"
+#include "cuda/row_transforms.cuh"
 #include "ferry/exchange.hpp"
 
 namespace ferry::cuda {
@@ -19,30 +17,6 @@ namespace {
 
 constexpr int kMostWarps = 16;
 [[maybe_unused]] constexpr int kStages = 2;  // the copy engine's: one row arrives, one leaves
-constexpr std::int64_t kQuantizeGroup = 128;
-
-// Where one destination granted its delivery.
-struct Target {
-  std::byte* rows;
-  std::byte* scales;
-  std::byte* topk_idx;
-  std::byte* weights;
-  std::byte* source;
-};
-
-__device__ void read_targets(const ExchangeView& exchange, Target* targets) {
-  for (int peer = static_cast<int>(threadIdx.x); peer < exchange.num_ranks;
-       peer += static_cast<int>(blockDim.x)) {
-    const GateSlot& said = said_by(exchange, peer);
-    const auto at = [&](GateSlot::Word word) {
-      return reinterpret_cast<std::byte*>(exchange.peer_base[peer] +
-                                          load_relaxed(&said.words[word]));
-    };
-    targets[peer] = {at(GateSlot::kRowsOffset), at(GateSlot::kScalesOffset),
-                     at(GateSlot::kTopkOffset), at(GateSlot::kWeightsOffset),
-                     at(GateSlot::kSourceOffset)};
-  }
-}
 
 // The delivery's counts, which this rank alone writes.
 __device__ void write_counts(const ExchangeView& exchange,
@@ -53,160 +27,6 @@ __device__ void write_counts(const ExchangeView& exchange,
   for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += static_cast<int>(blockDim.x))
     dispatch.counts_to[i] = route.counts[i];
 }
-
-template <typename Value>
-__device__ __forceinline__ void store(std::byte* to, Value value) {
-  *reinterpret_cast<Value*>(to) = value;
-}
-
-__device__ __forceinline__ float weight_of(const DispatchView& dispatch,
-                                           std::int64_t token,
-                                           int k) {
-  return *reinterpret_cast<const float*>(dispatch.weights + token * dispatch.weights_pitch + k * 4);
-}
-
-// What stands beside a row, in pieces that one lane stores.
-class Metadata {
- public:
-  __device__ Metadata(const ExchangeView& exchange,
-                      const RouteView& route,
-                      const DispatchView& dispatch)
-      : exchange_(exchange),
-        route_(route),
-        dispatch_(dispatch),
-        is_by_rank_(static_cast<Layout>(route.layout) == Layout::kByRank) {
-    // Two wide ids or four narrow ones fill 16 bytes.
-    ids_per_piece_ = is_by_rank_ ? (dispatch.is_topk_int64 != 0 ? 2 : 4) : 0;
-    if (is_by_rank_ && exchange.top_k % ids_per_piece_ != 0) ids_per_piece_ = 1;
-    num_id_pieces_ = is_by_rank_ ? exchange.top_k / ids_per_piece_ : 0;
-    weights_per_piece_ = is_by_rank_ && exchange.top_k % 4 == 0 ? 4 : 1;
-    num_weight_pieces_ =
-        dispatch.weights == nullptr ? 0 : (is_by_rank_ ? exchange.top_k / weights_per_piece_ : 1);
-    // Dense scales of whole 16 bytes go as such, others element by element.
-    const bool is_wide = dispatch.scale_stride == dispatch.scale_element_bytes &&
-                         dispatch.scale_bytes % 16 == 0 && dispatch.scale_pitch % 16 == 0 &&
-                         reinterpret_cast<std::uint64_t>(dispatch.scales) % 16 == 0;
-    scale_piece_bytes_ = is_wide ? 16 : dispatch.scale_element_bytes;
-    num_scale_pieces_ = dispatch.scales == nullptr
-                            ? 0
-                            : static_cast<int>(dispatch.scale_bytes / scale_piece_bytes_);
-    num_pieces_ = 1 + num_id_pieces_ + num_weight_pieces_ + num_scale_pieces_;
-  }
-
-  // Whole warp: everything beside all rows of a token.
-  __device__ void write(const Target* targets,
-                        std::int64_t token,
-                        const Entries& entries,
-                        int lane) const {
-    const int total = entries.count * num_pieces_;
-    for (int first = 0; first < total; first += 32) {
-      const int index = first + lane;
-      const RowEntry entry = entry_of(entries, min(index / num_pieces_, entries.count - 1));
-      if (index < total) write_piece(targets[entry.rank], token, entry, index % num_pieces_);
-    }
-  }
-
- private:
-  __device__ void write_piece(const Target& target,
-                              std::int64_t token,
-                              const RowEntry& entry,
-                              int piece) const {
-    const std::int64_t row = entry.row;
-    if (piece == 0) {
-      store(target.source + row * 8,
-            make_int2(static_cast<int>(token), is_by_rank_ ? entry.slot : entry.k));
-      return;
-    }
-    piece -= 1;
-    if (piece < num_id_pieces_) return write_ids(target, token, entry, piece);
-    piece -= num_id_pieces_;
-    if (piece < num_weight_pieces_) return write_weights(target, token, entry, piece);
-    write_scales(target, token, row, piece - num_weight_pieces_);
-  }
-
-  // The local id of the expert in column k if it lives at `rank`, else -1.
-  __device__ int local_id(std::int64_t token, int k, int rank) const {
-    const std::uint32_t home = route_.home[token * exchange_.top_k + k];
-    return home != RouteView::kNowhere && static_cast<int>(home >> 16) == rank
-               ? static_cast<int>(home & 0xFFFF)
-               : -1;
-  }
-
-  __device__ void write_ids(const Target& target,
-                            std::int64_t token,
-                            const RowEntry& entry,
-                            int piece) const {
-    const int k = piece * ids_per_piece_;
-    const std::int64_t at = static_cast<std::int64_t>(entry.row) * exchange_.top_k + k;
-    const auto id = [&](int offset) { return local_id(token, k + offset, entry.rank); };
-    if (dispatch_.is_topk_int64 != 0) {
-      std::byte* to = target.topk_idx + at * 8;
-      if (ids_per_piece_ == 2)
-        store(to, make_longlong2(id(0), id(1)));
-      else
-        store(to, static_cast<long long>(id(0)));
-    } else {
-      std::byte* to = target.topk_idx + at * 4;
-      if (ids_per_piece_ == 4)
-        store(to, make_int4(id(0), id(1), id(2), id(3)));
-      else
-        store(to, id(0));
-    }
-  }
-
-  __device__ void write_weights(const Target& target,
-                                std::int64_t token,
-                                const RowEntry& entry,
-                                int piece) const {
-    if (!is_by_rank_) {
-      store(target.weights + static_cast<std::int64_t>(entry.row) * 4,
-            weight_of(dispatch_, token, entry.k));
-      return;
-    }
-    const int k = piece * weights_per_piece_;
-    std::byte* to =
-        target.weights + (static_cast<std::int64_t>(entry.row) * exchange_.top_k + k) * 4;
-    // The weight of a column that lives elsewhere is 0, whatever the caller's tensor holds.
-    const auto weight = [&](int offset) {
-      return local_id(token, k + offset, entry.rank) >= 0 ? weight_of(dispatch_, token, k + offset)
-                                                          : 0.0F;
-    };
-    if (weights_per_piece_ == 4)
-      store(to, make_float4(weight(0), weight(1), weight(2), weight(3)));
-    else
-      store(to, weight(0));
-  }
-
-  __device__ void write_scales(const Target& target,
-                               std::int64_t token,
-                               std::int64_t row,
-                               int piece) const {
-    std::byte* to = target.scales + row * dispatch_.scale_bytes + piece * scale_piece_bytes_;
-    const std::byte* from = dispatch_.scales + token * dispatch_.scale_pitch;
-    if (scale_piece_bytes_ == 16) {
-      store(to, *reinterpret_cast<const uint4*>(from + piece * 16));
-      return;
-    }
-    from += piece * dispatch_.scale_stride;
-    switch (scale_piece_bytes_) {
-      case 1: store(to, *reinterpret_cast<const std::uint8_t*>(from)); break;
-      case 2: store(to, *reinterpret_cast<const std::uint16_t*>(from)); break;
-      default: store(to, *reinterpret_cast<const std::uint32_t*>(from)); break;
-    }
-  }
-
-  const ExchangeView& exchange_;
-  const RouteView& route_;
-  const DispatchView& dispatch_;
-  bool is_by_rank_;
-  int ids_per_piece_;
-  int num_id_pieces_;
-  int weights_per_piece_;
-  int num_weight_pieces_;
-  int scale_piece_bytes_;
-  int num_scale_pieces_;
-  int num_pieces_;
-};
 
 // Tokens are taken as warps come free, which evens out multiprocessors that share a path to memory.
 // Drawn by the first lane, known to all once shared: so that the draw can be under way meanwhile.
@@ -279,31 +99,6 @@ __device__ void move_in_bulk(const ExchangeView& exchange,
 }
 #endif
 
-// One 16-byte piece of a row times a weight, each channel rounded once, NaNs canonical.
-__device__ uint4 scale_piece(uint4 piece, float weight, DType dtype) {
-  auto* words = reinterpret_cast<std::uint32_t*>(&piece);
-  for (int i = 0; i < 4; ++i) {
-    if (dtype == DType::kFp32) {
-      const float value = __fmul_rn(weight, __uint_as_float(words[i]));
-      words[i] = value != value ? 0x7FFFFFFFU : __float_as_uint(value);
-    } else if (dtype == DType::kBf16) {
-      const float low = __fmul_rn(weight, __uint_as_float(words[i] << 16));
-      const float high = __fmul_rn(weight, __uint_as_float(words[i] & 0xFFFF0000U));
-      words[i] = static_cast<std::uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16 |
-                 __bfloat16_as_ushort(__float2bfloat16_rn(low));
-    } else {
-      const auto half = [](std::uint32_t bits) {
-        return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
-      };
-      const float low = __fmul_rn(weight, half(words[i] & 0xFFFFU));
-      const float high = __fmul_rn(weight, half(words[i] >> 16));
-      words[i] = static_cast<std::uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16 |
-                 __half_as_ushort(__float2half_rn(low));
-    }
-  }
-  return piece;
-}
-
 // Rows through registers, 16 bytes a lane and step.
 template <bool kIsScaled>
 __device__ void move_by_registers(const ExchangeView& exchange,
@@ -337,58 +132,6 @@ __device__ void move_by_registers(const ExchangeView& exchange,
       }
     }
   }
-}
-
-// --- quantisation: bf16 to e4m3 per 128 channels, half a warp a group, eight channels a lane -----
-
-struct QuantizedPiece {
-  uint2 codes;               // eight e4m3
-  std::uint32_t scale_word;  // fp32 bits, or the exponent byte
-};
-
-// `values` are eight channels of this lane; lanes of one group are neighbours. Infinities and NaNs
-// do not count for the maximum.
-template <bool kIsUe8m0>
-__device__ QuantizedPiece quantize_piece(uint4 bf16) {
-  float values[8];
-  const auto* words = reinterpret_cast<const std::uint32_t*>(&bf16);
-  float amax = 0.0F;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    values[2 * i] = __uint_as_float(words[i] << 16);
-    values[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
-  }
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float magnitude = fabsf(values[i]);
-    if (magnitude <= 3.402823466e38F) amax = fmaxf(amax, magnitude);
-  }
-#pragma unroll
-  for (int offset = 8; offset > 0; offset /= 2)
-    amax = fmaxf(amax, __shfl_xor_sync(kAllLanes, amax, offset));
-  amax = fmaxf(amax, 1e-4F);
-  QuantizedPiece out;
-  float scale;
-  if constexpr (kIsUe8m0) {
-    // ceil(log2(amax / 448)) by the bits of the number, rounded up to a power of two.
-    const std::uint32_t bits = __float_as_uint(__fmul_rn(amax, 1.0F / 448.0F));
-    const std::uint32_t exponent = (bits >> 23) + ((bits & 0x7FFFFFU) != 0 ? 1 : 0);
-    out.scale_word = exponent;
-    scale = __uint_as_float((254 - exponent) << 23);  // 2^-e
-  } else {
-    scale = __fdiv_rn(448.0F, amax);
-    out.scale_word = __float_as_uint(__fmul_rn(amax, 1.0F / 448.0F));
-  }
-  std::uint32_t packed[2] = {0, 0};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float value = __fmul_rn(values[i], scale);
-    std::uint32_t code = __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
-    if (values[i] != values[i]) code = 0x7F;
-    packed[i / 4] |= (code & 0xFFU) << (8 * (i % 4));
-  }
-  out.codes = make_uint2(packed[0], packed[1]);
-  return out;
 }
 
 template <bool kIsUe8m0>
