@@ -5,7 +5,8 @@
 # The only list of packages. The names are the same on Debian and Ubuntu.
 build_packages=(g++ cmake ninja-build pkg-config libfmt-dev libsodium-dev nlohmann-json3-dev
   libcli11-dev)
-test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 openmpi-bin libopenmpi-dev)
+test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 openmpi-bin libopenmpi-dev
+  python3-numpy python3-torch)
 fuzz_packages=(clang)
 
 say() { printf '%s: %s\n' "$program" "$*"; }
