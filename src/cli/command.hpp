@@ -25,10 +25,16 @@ struct Invocation {
   std::function<int()> action;         // set by the parsed subcommand; returns the exit code
 };
 
+// The whole command line: every subcommand, none parsed yet. After `app.parse()` the action of
+// `invocation` is set; both must outlive it.
+void add_commands(CLI::App& app, Invocation& invocation);
+
 // Each adds one subcommand to `app`. A command's file only parses: it fills a plain options struct
-// and names the function that does the work. A new command is one file and one line in main.cc.
+// and names the function that does the work. A new command is one file and one line in
+// command_line.cc.
 void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_env_command(CLI::App& app, Invocation& invocation);
+void add_facts_command(CLI::App& app, Invocation& invocation);
 void add_version_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace ferry::cli

@@ -8,17 +8,10 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cli/command.hpp"
-#include "ferry/version.hpp"
 
 namespace ferry::cli {
 
 namespace {
-
-constexpr void (*kCommands[])(CLI::App&, Invocation&) = {
-    add_bench_command,
-    add_env_command,
-    add_version_command,
-};
 
 int exit_code_of(ErrorCode code) {
   switch (code) {
@@ -44,15 +37,9 @@ std::string in_house_style(std::string sentence) {
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app("FerryEP: dispatch and combine for mixture-of-experts models", "ferry");
-  app.set_version_flag("--version", std::string("ferry ") + version(), "Print the version");
-  app.require_subcommand(1);
-  app.footer(
-      "Results go to stdout, the rest to stderr.\n"
-      "Exit codes: 0 fine, 1 a check failed, a peer was lost or a deadline passed, 2 wrong usage,\n"
-      "3 internal, 4 stopped on purpose.");
   Invocation invocation;
   invocation.arguments.assign(argv, argv + argc);
-  for (const auto add_command : kCommands) add_command(app, invocation);
+  add_commands(app, invocation);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
