@@ -1,0 +1,98 @@
+"""What a low-latency dispatch gives: rows, scales, counts, and where each row comes from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+import torch
+
+import ferry_ep
+
+_GROUP = 128  # channels that share a scale
+_GROUPS_PER_WORD = 4
+_EXPONENT_SHIFT = 23
+_BEGIN_SHIFT = 32
+_TMA_ROWS = 4  # a column of scales starts at a multiple of 16 bytes
+
+
+class RowFormat(NamedTuple):
+    """How rows are quantised on the way."""
+
+    use_fp8: bool
+    round_scale: bool  # scales are powers of two
+    use_ue8m0: bool  # and only their exponents are given, four to an int32
+
+    @property
+    def dtype(self) -> torch.dtype:
+        if not self.use_fp8:
+            return torch.bfloat16
+        return getattr(torch, "float8_e4m3fn", torch.uint8)  # older torch: the same bytes
+
+    @property
+    def quantize(self) -> str:
+        if not self.use_fp8:
+            return "none"
+        return "fp8_ue8m0" if self.round_scale else "fp8"
+
+    def as_written(self, tokens: torch.Tensor) -> Any:
+        if not self.use_fp8:
+            return tokens
+        return ferry_ep.Typed(tokens.view(torch.uint8), "fp8_e4m3")
+
+
+class LowLatencyDelivery:
+    """Tensors that exist when the dispatch begins and hold their values when it is finished."""
+
+    def __init__(
+        self,
+        row_format: RowFormat,
+        tokens: torch.Tensor,
+        source_token: torch.Tensor,
+        num_ranks: int,
+        max_tokens: int,
+    ) -> None:
+        num_local, rows_per_expert, hidden = tokens.shape
+        device = tokens.device
+        self._format = row_format
+        self.tokens = tokens
+        self.source_token = source_token  # int32 [E_l, R * Tm]
+        self.counts = torch.empty((num_local,), dtype=torch.int32, device=device)
+        self.layout_range = torch.empty((num_local, num_ranks), dtype=torch.int64, device=device)
+        self.scales: Optional[torch.Tensor] = None
+        if row_format.use_fp8:
+            per_scale = _GROUP * (_GROUPS_PER_WORD if row_format.use_ue8m0 else 1)
+            pitch = -(-rows_per_expert // _TMA_ROWS) * _TMA_ROWS
+            columns = torch.empty(
+                (num_local, -(-hidden // per_scale), pitch),
+                dtype=torch.int32 if row_format.use_ue8m0 else torch.float32,
+                device=device,
+            )
+            self.scales = columns.transpose(1, 2)[:, :rows_per_expert]
+
+    def fill(self, delivery: "ferry_ep.Delivery") -> None:
+        self.counts.copy_(delivery.expert_counts)
+        self.source_token.copy_(delivery.row_source[..., 0])
+        self._fill_layout_range(delivery.topk_weights)
+        if self.scales is not None:
+            self.scales.copy_(self._as_scales(delivery.scales))
+
+    def _as_scales(self, delivered: torch.Tensor) -> torch.Tensor:
+        if not self._format.round_scale or self._format.use_ue8m0:
+            return delivered
+        num_scales = self.scales.size(2)
+        exponents = delivered.contiguous().view(torch.uint8)[..., :num_scales].to(torch.int32)
+        return (exponents << _EXPONENT_SHIFT).view(torch.float32)
+
+    def _fill_layout_range(self, source_rank: torch.Tensor) -> None:
+        """From each row's source: per expert and source the number of rows, and above it the first."""
+        num_local, num_ranks = self.layout_range.shape
+        row = torch.arange(source_rank.size(1), dtype=torch.int32, device=source_rank.device)
+        is_row = row < self.counts.unsqueeze(1)
+        source = torch.where(is_row, source_rank, torch.full_like(source_rank, num_ranks)).long()
+        counts = torch.zeros(
+            (num_local, num_ranks + 1), dtype=torch.int64, device=source_rank.device
+        )
+        counts.scatter_add_(1, source, torch.ones_like(source))
+        counts = counts[:, :num_ranks]
+        begins = counts.cumsum(dim=1) - counts
+        self.layout_range.copy_((begins << _BEGIN_SHIFT) + counts)

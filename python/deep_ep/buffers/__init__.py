@@ -1,0 +1,1 @@
+"""Where DeepEP 2 keeps ``Buffer``."""
