@@ -174,7 +174,7 @@ class LowLatencyMode:
             ]
         index = self._num_graph_outputs_given % _OUTPUTS_OF_GRAPHS
         self._num_graph_outputs_given += 1
-        num_bytes = shape[0] * shape[1] * shape[2] * torch.empty(0, dtype=dtype).element_size()
+        num_bytes = shape[0] * shape[1] * shape[2] * torch.empty((0,), dtype=dtype, device="cpu").element_size()
         return self._graph_outputs[index].view(-1)[:num_bytes].view(dtype).view(shape)
 
     def _allocate(self, shape: Tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
