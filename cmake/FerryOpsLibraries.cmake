@@ -1,6 +1,6 @@
-# The libraries of src/ops: XML, YAML and ELF. Static where the distribution has them so, because
+# The libraries of src/ops: XML, YAML, ELF and regular expressions. Static where the distribution has them so, because
 # their shared versions differ between Debian 12 and Ubuntu 24.04 and one build runs on both.
-#   Pugixml::Pugixml  YamlCpp::YamlCpp  Elf::Elf
+#   Pugixml::Pugixml  YamlCpp::YamlCpp  Elf::Elf  Re2::Re2
 include(FindPackageHandleStandardArgs)
 
 function(ferry_ops_library target header archive shared package)
@@ -20,6 +20,7 @@ endfunction()
 ferry_ops_library(Pugixml::Pugixml pugixml.hpp libpugixml.a pugixml libpugixml-dev)
 ferry_ops_library(YamlCpp::YamlCpp yaml-cpp/yaml.h libyaml-cpp.a yaml-cpp libyaml-cpp-dev)
 ferry_ops_library(Elf::Elf gelf.h libelf.a elf libelf-dev)
+ferry_ops_library(Re2::Re2 re2/re2.h libre2.a re2 libre2-dev)
 # What the static libelf itself needs: it can open compressed sections.
 if(FERRY_elf_LIBRARY MATCHES "\\.a$")
   find_package(ZLIB REQUIRED)

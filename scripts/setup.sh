@@ -4,7 +4,7 @@
 
 # The only list of packages. The names are the same on Debian and Ubuntu.
 build_packages=(g++ cmake ninja-build pkg-config libfmt-dev libsodium-dev nlohmann-json3-dev
-  libcli11-dev libelf-dev libpugixml-dev libyaml-cpp-dev zlib1g-dev)
+  libcli11-dev libelf-dev libpugixml-dev libre2-dev libyaml-cpp-dev zlib1g-dev)
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 openmpi-bin libopenmpi-dev
   python3-numpy python3-torch)
 fuzz_packages=(clang)

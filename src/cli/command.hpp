@@ -33,6 +33,7 @@ void add_commands(CLI::App& app, Invocation& invocation);
 // and names the function that does the work. A new command is one file and one line in
 // command_line.cc.
 void add_bench_command(CLI::App& app, Invocation& invocation);
+void add_diagnose_command(CLI::App& app, Invocation& invocation);
 void add_env_command(CLI::App& app, Invocation& invocation);
 void add_facts_command(CLI::App& app, Invocation& invocation);
 void add_version_command(CLI::App& app, Invocation& invocation);

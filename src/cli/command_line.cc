@@ -10,6 +10,7 @@ namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Invocation&) = {
     add_bench_command,
+    add_diagnose_command,
     add_env_command,
     add_facts_command,
     add_version_command,

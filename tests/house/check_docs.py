@@ -2,8 +2,9 @@
 """Every command in a guide is run here, or says why it is not.
 
 Reads the ```sh blocks of README.md, CONTRIBUTING.md and docs/. A line that calls the ferry program is
-run in the repository's root and must exit with 0. A line of another kind must be listed below with
-the test that runs it, or stand in a block that is marked "needs hardware" or "needs a cluster".
+run in the repository's root and must exit with 0, or with N where its comment says "exit N". A line of
+another kind must be listed below with the test that runs it, or stand in a block that is marked "needs
+hardware" or "needs a cluster".
 Links between the guides must lead to a file.
 """
 
@@ -27,7 +28,7 @@ MARKS = ("needs hardware", "needs a cluster")
 
 
 def commands_of(text):
-    """(line number, command) of every line of the sh blocks that need no hardware."""
+    """(line number, command, exit code) of every line of the sh blocks that need no hardware."""
     inside, skipped = False, False
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
@@ -39,7 +40,8 @@ def commands_of(text):
         skipped = skipped or any(mark in line for mark in MARKS)
         command = re.sub(r"\s+#.*$", "", line).strip()
         if command and not command.startswith("#") and not skipped:
-            yield number, command
+            said = re.search(r"#.*\bexit (\d)\b", line)
+            yield number, command, int(said.group(1)) if said else 0
 
 
 def check_links(path, text):
@@ -48,13 +50,13 @@ def check_links(path, text):
             yield f"{path}: link to '{target}', which does not exist"
 
 
-def check_command(root, ferry, where, command):
+def check_command(root, ferry, where, command, code):
     words = command.split()
     program = words[0]
     if program in ("build/bin/ferry", "ferry"):
         line = command.replace(program, str(ferry), 1)
         done = subprocess.run(line, shell=True, cwd=root, capture_output=True, text=True, timeout=240)
-        if done.returncode != 0:
+        if done.returncode != code:
             return f"{where}: '{command}' exits with {done.returncode}: {done.stderr.strip()[-300:]}"
     elif program not in RUN_ELSEWHERE:
         return f"{where}: '{command}' is run by no test; list it in check_docs.py or mark its block"
@@ -67,8 +69,8 @@ def check(root, ferry):
     for guide in guides:
         text = guide.read_text()
         problems += check_links(guide, text)
-        for number, command in commands_of(text):
-            problem = check_command(root, ferry, f"{guide.name}:{number}", command)
+        for number, command, code in commands_of(text):
+            problem = check_command(root, ferry, f"{guide.name}:{number}", command, code)
             if problem:
                 problems.append(problem)
     return problems
@@ -81,7 +83,7 @@ def self_test():
         (root / "docs").mkdir()
         (root / "CONTRIBUTING.md").write_text("```sh\nmake coffee\n```\n")
         (root / "README.md").write_text(
-            "[gone](docs/gone.md)\n```sh\nferry --fail\n# needs hardware\nsrun ferry\n```\n")
+            "[gone](docs/gone.md)\n```sh\nferry --fail\nferry --code  # exit 1\n# needs hardware\nsrun ferry\n```\n")
         problems = check(root, "false")
         expected = ("gone.md", "--fail", "make coffee")
         missed = [word for word in expected if not any(word in text for text in problems)]
