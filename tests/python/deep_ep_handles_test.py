@@ -94,6 +94,7 @@ def check_interleaved(ranks):
 def check_more_handles_than_routes(ranks):
     """Ranks keep different handles alive, and must still agree which routes are made anew."""
     from deep_ep import _normal_exchange
+    from deep_ep._routes import find_route
 
     usual, _normal_exchange._MOST_ROUTES = _normal_exchange._MOST_ROUTES, 6
     buffer = make_buffer(ranks)
@@ -105,6 +106,7 @@ def check_more_handles_than_routes(ranks):
         result = batch.dispatch(buffer)
         if ranks.rank == 0:
             kept.append(result)
+    assert find_route(first[4][0]).route is None
     for result in (first, kept[0], kept[7]):
         assert_same(buffer.combine(result[0], result[4])[0],
                     buffer.combine(first[0], first[4])[0].cpu())

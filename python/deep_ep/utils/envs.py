@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Tuple
+from typing import Any, Tuple
 
 import torch
 import torch.distributed as dist
@@ -28,6 +28,8 @@ def init_dist(
         world_size=num_nodes * num_local_ranks,
         rank=node * num_local_ranks + local_rank,
     )
+    if not is_own_gpu:
+        _let_gloo_gather_stacked()
     torch.set_default_dtype(torch.bfloat16)
     if num_gpus > 0:
         torch.cuda.set_device(local_rank % num_gpus)
@@ -35,3 +37,17 @@ def init_dist(
     torch.manual_seed(seed + dist.get_rank())
     group = dist.new_group(list(range(num_nodes * num_local_ranks)))
     return dist.get_rank(), dist.get_world_size(), group
+
+
+def _let_gloo_gather_stacked() -> None:
+    """NCCL gathers [T, K] of R ranks into [R, T, K] as well as into [R * T, K]; gloo takes the latter."""
+    gather = dist.all_gather_into_tensor
+
+    def gather_into_tensor(
+        output_tensor: torch.Tensor, input_tensor: torch.Tensor, *further: Any, **named: Any
+    ) -> Any:
+        if output_tensor.dim() == input_tensor.dim() + 1:
+            output_tensor = output_tensor.flatten(0, 1)
+        return gather(output_tensor, input_tensor, *further, **named)
+
+    dist.all_gather_into_tensor = gather_into_tensor

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 
 _L2_BYTES = 256_000_000  # more than any L2 cache holds
+_KERNELS = {"dispatch": ("move_rows",), "combine": ("combine_rows",)}
+_GATE = "close_gate"
 _SLEEP_CYCLES = 20_000_000  # about 10 ms, so that all ranks have launched when the first one runs
 
 
@@ -59,10 +61,11 @@ def bench_kineto(
 ) -> Any:
     """Mean seconds of the kernels whose names contain ``kernel_names``, by torch's profiler.
 
-    With ``num_kernels_per_period`` n above one, a list for each name: the means of every n-th kernel,
-    starting at the first, the second, ...; 0 where there is none. EP_USE_NVIDIA_TOOLS=1 profiles
-    nothing and gives 1.
+    "dispatch" and "combine" stand for FerryEP's kernels that move rows. With ``num_kernels_per_period``
+    2 a list for each name: that kernel, and the gate behind it, where the receiving half of a split call
+    waits. EP_USE_NVIDIA_TOOLS=1 profiles nothing and gives 1.
     """
+    assert num_kernels_per_period in (1, 2)
     names = (kernel_names,) if isinstance(kernel_names, str) else kernel_names
     if int(os.environ.get("EP_USE_NVIDIA_TOOLS", "0")):
         return 1 if isinstance(kernel_names, str) else (1,) * len(names)
@@ -95,12 +98,24 @@ def _meeting() -> Callable[[], Any]:
 
 
 def _mean_seconds(kernels: Sequence[Any], name: str, num_per_period: int) -> Any:
-    seconds = [event.time_range.elapsed_us() / 1e6 for event in kernels if name in event.name]
-    means: List[float] = []
-    for first in range(num_per_period):
-        share = seconds[first::num_per_period]
-        means.append(sum(share) / len(share) if share else 0.0)
-    return means if num_per_period > 1 else means[0]
+    names = (name, *_KERNELS.get(name, ()))
+    is_gate_next = False
+    moves: List[float] = []
+    gates: List[float] = []
+    for kernel in kernels:
+        seconds = kernel.time_range.elapsed_us() / 1e6
+        if any(one in kernel.name for one in names):
+            moves.append(seconds)
+            is_gate_next = True
+        elif is_gate_next and _GATE in kernel.name:
+            gates.append(seconds)
+            is_gate_next = False
+    return [_mean(moves), _mean(gates)] if num_per_period > 1 else _mean(moves)
+
+
+def _mean(seconds: Sequence[float]) -> float:
+    assert seconds, "the profiler saw no such kernel"
+    return sum(seconds) / len(seconds)
 
 
 @contextlib.contextmanager
