@@ -23,6 +23,7 @@ class KeptRoute:
         self.owner: Any = None  # the exchange that the route belongs to
         self.num_rows = 0  # of what was delivered, as the caller sees it
         self.num_output_rows = 0  # that the exchange delivers and combines
+        self.backing: Optional[torch.Tensor] = None  # whose device memory the handle's tensor shows
 
 
 class _HostMemory(bytearray):
@@ -35,7 +36,6 @@ class _DeviceMemory:
     """Device memory of another tensor, which keeps a route."""
 
     def __init__(self, backing: torch.Tensor, kept: KeptRoute) -> None:
-        self.backing = backing
         self.kept = kept
         self.__cuda_array_interface__ = {
             "shape": tuple(backing.shape),
@@ -58,7 +58,8 @@ def _address_of(tensor: torch.Tensor) -> Tuple[str, int]:
 def keep_route(values: torch.Tensor, kept: KeptRoute) -> torch.Tensor:
     """A tensor with the int32 ``values``, whose memory keeps the route."""
     if values.is_cuda:
-        memory = _DeviceMemory(values.contiguous(), kept)
+        kept.backing = values.contiguous()
+        memory = _DeviceMemory(kept.backing, kept)
         keeper = torch.as_tensor(memory, device=values.device)
     else:
         host = _HostMemory(values.numel() * 4)

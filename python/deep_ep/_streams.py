@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable, Optional
 import torch
 
 from deep_ep._refusal import require
+from deep_ep._routes import find_route
 from deep_ep.utils.event import EventHandle, EventOverlap, handle_of
 
 
@@ -82,6 +83,9 @@ class Passage:
                 tensor.record_stream(comm)
             for tensor in _cuda_tensors(outputs):
                 tensor.record_stream(self._caller)
+                kept = find_route(tensor)
+                if kept is not None and kept.backing is not None:
+                    kept.backing.record_stream(self._caller)
         return EventOverlap(EventHandle())
 
 
