@@ -6,7 +6,7 @@
 build_packages=(g++ cmake ninja-build pkg-config libfmt-dev libsodium-dev nlohmann-json3-dev
   libcli11-dev libelf-dev libpugixml-dev libre2-dev libyaml-cpp-dev zlib1g-dev)
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev python3 openmpi-bin libopenmpi-dev
-  python3-numpy python3-torch)
+  python3-numpy python3-torch python3-venv mypy ccache)
 fuzz_packages=(clang)
 
 say() { printf '%s: %s\n' "$program" "$*"; }

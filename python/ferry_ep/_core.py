@@ -42,7 +42,7 @@ class Core:
         self.pid = os.getpid()
         # Tensors of operations that were dropped unfinished: the next operation finishes those.
         self.abandoned: List[Any] = []
-        self._dropped: Deque[Tuple[Any, int]] = collections.deque()
+        self._dropped: Deque[Tuple[Any, Tuple[Any, ...]]] = collections.deque()
         _live.add(self)
 
     def alive(self) -> int:
@@ -81,21 +81,25 @@ class Handle:
 
     __slots__ = ("core", "value", "_free", "__weakref__")
 
-    def __init__(self, core: Core, value: int, free: Any) -> None:
+    def __init__(self, core: Core, value: Optional[int], free: Any) -> None:
         self.core = core
-        self.value: Optional[int] = value
+        self.value = value
         self._free = free
 
     def alive(self) -> int:
         self.core.alive()
         if self.value is None:
-            raise InvalidArgumentError("a handle is used after it was given back")
+            raise InvalidArgumentError("a delivery is used after release()")
         return self.value
 
     def release(self) -> None:
         value, self.value = self.value, None
         if value is not None:
             self.core.drop(self._free, value)
+
+    def given_back(self) -> Handle:
+        """A handle that holds nothing, to take the place of this one: tensors may share this."""
+        return Handle(self.core, None, self._free)
 
     def __del__(self) -> None:
         self.release()

@@ -21,9 +21,11 @@ _Managed._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("delet
 _alive: Dict[int, Tuple[Any, ...]] = {}
 
 
-@_DELETER
-def _delete(address: int) -> None:
+def _forget(address: int) -> None:
     _alive.pop(address, None)
+
+
+_delete = _DELETER(_forget)
 
 
 _CAPSULE_DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -41,10 +43,12 @@ _CODE_OF.update({dtype: (1, 8 * dtype.num_bytes) for dtype in _CODE_OF
                  if dtype.name.startswith("UINT")})
 
 
-@_CAPSULE_DESTRUCTOR
-def _destroy(capsule: int) -> None:
-    if _is_valid(capsule, _NAME):  # nobody took it
+def _forget_untaken(capsule: int) -> None:
+    if _is_valid(capsule, _NAME):
         _alive.pop(_pointer_of(capsule, _NAME), None)
+
+
+_destroy = _CAPSULE_DESTRUCTOR(_forget_untaken)
 
 
 def make_capsule(tensor: Tensor) -> Any:

@@ -16,8 +16,8 @@ def open_from_process_group(process_group: Any, **options: Any) -> Group:
     rank, size = dist.get_rank(process_group), dist.get_world_size(process_group)
     with _Proposal(rank) as proposal:
         proposals: List[Any] = [None] * size
-        dist.all_gather_object(proposals, (_host(), proposal.name, proposal.endpoint,
-                                           proposal.secret), group=process_group)
+        own = (_host(), proposal.name, proposal.endpoint, proposal.secret)
+        dist.all_gather_object(proposals, own, group=process_group)
     hosts = {host for host, *_ in proposals}
     _, name, endpoint, secret = proposals[0]
     # One host meets over a Unix socket and needs neither a port nor a secret.

@@ -10,6 +10,7 @@ from ._config import Counters, read_counters
 from ._core import Core, Handle, Lease
 from ._device import Device
 from ._enums import DeviceKind, DType, Layout, Sizing
+from ._errors import InvalidArgumentError
 from ._library import check, lib
 from ._structs import TensorStruct
 from ._tensor import Tensor
@@ -151,13 +152,7 @@ class Delivery:
 
     def release(self) -> None:
         """Makes room in the ring of three once every tensor taken from this is gone as well."""
-        if self._handle.value is not None:
-            self._handle = Handle(self._handle.core, 0, _free_nothing)
-            self._handle.value = None
-
-
-def _free_nothing(_value: int) -> None:
-    pass
+        self._handle = self._handle.given_back()
 
 
 def to_tensor(struct: TensorStruct, owner: Any) -> Tensor:
@@ -189,7 +184,7 @@ class Pending(Generic[T]):
         """
         handle = self._handle
         if handle is None:
-            raise _library.InvalidArgumentError("a pending operation is finished twice")
+            raise InvalidArgumentError("a pending operation is finished twice")
         with handle.core.lock:
             result = self._finish(handle.alive())
         self._handle = None

@@ -133,7 +133,7 @@ class FlatBytes:
         }
 
 
-_nothing = ctypes.c_int64()
+_nothing = ctypes.create_string_buffer(8)
 
 
 def dense_strides(shape: Sequence[int]) -> Tuple[int, ...]:

@@ -18,7 +18,7 @@ from ._foreign import read_cuda_array_interface, read_dlpack, read_memory
 from ._structs import MAX_DIMS, TensorStruct
 from ._tensor import Tensor
 
-_PACKED = struct.Struct("=NPii4q4qii".replace("=", "@"))
+_PACKED = struct.Struct("@NPii4q4qii")
 assert _PACKED.size == ctypes.sizeof(TensorStruct)
 _PAD: Tuple[Tuple[int, ...], ...] = tuple((0,) * (MAX_DIMS - n) for n in range(MAX_DIMS + 1))
 
@@ -144,8 +144,8 @@ def _pack_other(name: str, tensor: Any, dtype: Optional[DType]) -> bytes:
         raise InvalidArgumentError(
             f"{name} is a {type(tensor).__name__}, expected a tensor: torch, NumPy, CuPy, DLPack, "
             "__cuda_array_interface__ or a buffer")
-    data, own, shape, strides, device = read(name, tensor)
-    return _pack_checked(name, data, own, shape, strides, device, dtype)
+    data, read_dtype, shape, strides, device = read(name, tensor)
+    return _pack_checked(name, data, read_dtype, shape, strides, device, dtype)
 
 
 def _reader(tensor: Any) -> Optional[Callable[..., Any]]:
