@@ -7,6 +7,8 @@ programs compare buffers by them.
 
 from __future__ import annotations
 
+from typing import Mapping, Tuple
+
 from deep_ep._refusal import require
 
 _NVL_PEERS = 8  # ranks of a node, as DeepEP counts them
@@ -123,7 +125,7 @@ def _meta_bytes() -> int:
     return _MOST_TOPK * (_TOPK_IDX_BYTES + _FLOAT_BYTES) + _MOST_SCALES * _FLOAT_BYTES
 
 
-def _tuned_config(table: dict, num_sms: int, num_ranks: int) -> Config:
+def _tuned_config(table: Mapping[int, Tuple[int, ...]], num_sms: int, num_ranks: int) -> Config:
     require(num_ranks in table, f"Unsupported number of EP ranks: {num_ranks}")
     return Config(num_sms, *table[num_ranks])
 

@@ -15,6 +15,7 @@ from deep_ep._streams import is_capturing
 _OUTPUTS_OF_GRAPHS = 2  # DeepEP lets two low-latency results be in flight
 _ZERO_COPY_BUFFERS = 2
 _EAGER_OUTPUTS = 2
+_SMALL_TENSOR_BYTES = 2 << 20
 
 LowLatencyHandle = Tuple[torch.Tensor, torch.Tensor, int, int, int]
 Finish = Callable[[], None]
@@ -91,13 +92,11 @@ class LowLatencyMode:
 
     def next_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
         """Memory [E_l, R * Tm, H] that the peers read; two take turns."""
-        kept = self._route_of(handle)
-        del kept
+        self._route_of(handle)
         if not self._combine_buffers:
             shape = tuple(handle[0].shape) + (handle[3],)
-            self._combine_buffers = [self._allocate(shape, torch.bfloat16)]
-            self._combine_buffers += [
-                self._allocate(shape, torch.bfloat16) for _ in range(_ZERO_COPY_BUFFERS - 1)
+            self._combine_buffers = [
+                self._allocate(shape, torch.bfloat16) for _ in range(_ZERO_COPY_BUFFERS)
             ]
         index = self._num_combine_buffers_given % _ZERO_COPY_BUFFERS
         self._num_combine_buffers_given += 1
@@ -138,6 +137,7 @@ class LowLatencyMode:
         self.destroy()
         num_local = shape.num_experts // self.num_ranks
         output_bytes = num_local * self.num_ranks * shape.max_tokens * shape.hidden * 2
+        num_outputs = _EAGER_OUTPUTS + _OUTPUTS_OF_GRAPHS + _ZERO_COPY_BUFFERS
         self._exchange = self._call(
             lambda: ferry_ep.Exchange(
                 self._group,
@@ -150,8 +150,7 @@ class LowLatencyMode:
                 mode="low_latency",
                 layout="padded",
                 duplicates="accept",
-                arena_bytes=output_bytes * (_EAGER_OUTPUTS + _OUTPUTS_OF_GRAPHS + _ZERO_COPY_BUFFERS)
-                + (2 << 20),
+                arena_bytes=num_outputs * output_bytes + _SMALL_TENSOR_BYTES,
             )
         )
         self._shape = shape

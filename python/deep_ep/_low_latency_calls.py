@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 
 from deep_ep._buffer_state import BufferState, likely_device
 from deep_ep._dispatch_layout import check_topk_idx
 from deep_ep._low_latency import LowLatencyHandle, LowLatencyMode, Shape
-from deep_ep._low_latency_delivery import RowFormat
+from deep_ep._low_latency_delivery import RowFormat, Rows
 from deep_ep._normal_exchange import Capacity
 from deep_ep._peer_mask import PeerMask
 from deep_ep._refusal import require
@@ -44,13 +44,7 @@ class LowLatencyCalls(BufferState):
         use_ue8m0: bool = False,
         async_finish: bool = False,
         return_recv_hook: bool = False,
-    ) -> Tuple[
-        Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]],
-        torch.Tensor,
-        LowLatencyHandle,
-        EventOverlap,
-        Optional[Hook],
-    ]:
+    ) -> Tuple[Rows, torch.Tensor, LowLatencyHandle, EventOverlap, Optional[Hook]]:
         """Collective. One row per selection, in [E_l, R * Tm, H]; the first ``count`` of each expert.
 
         Returns rows (with scales, column-major, where ``use_fp8``), int32 [E_l] counts, the handle
@@ -76,7 +70,6 @@ class LowLatencyCalls(BufferState):
                     cumulative_local_expert_recv_stats.add_(delivery.counts)
                 waits.add()
 
-            rows = (delivery.tokens, delivery.scales) if use_fp8 else delivery.tokens
             handle = (
                 delivery.source_token,
                 delivery.layout_range,
@@ -84,9 +77,9 @@ class LowLatencyCalls(BufferState):
                 shape.hidden,
                 num_experts,
             )
-            outputs = [rows, delivery.counts, handle]
+            outputs = [delivery.rows, delivery.counts, handle]
             event, hook = self._complete(passage, complete, return_recv_hook, [x, topk_idx], outputs)
-            return rows, delivery.counts, handle, event, hook
+            return delivery.rows, delivery.counts, handle, event, hook
 
     @torch.no_grad()
     def low_latency_combine(
@@ -240,9 +233,8 @@ class _WaitMeter:
             max(after - before, 0)
             for before, after in zip(self._before, self._mode.wait_ns_by_peer())
         ]
-        self._stats.add_(
-            torch.tensor(waited, dtype=torch.int64, device="cpu").to(self._stats.device).view_as(self._stats)
-        )
+        nanoseconds = torch.tensor(waited, dtype=torch.int64, device="cpu")
+        self._stats.add_(nanoseconds.to(self._stats.device).view_as(self._stats))
 
 
 def _check_one_of(async_finish: bool, return_recv_hook: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Tuple, Union
 
 import torch
 
@@ -13,6 +13,9 @@ _GROUPS_PER_WORD = 4
 _EXPONENT_SHIFT = 23
 _BEGIN_SHIFT = 32
 _TMA_ROWS = 4  # a column of scales starts at a multiple of 16 bytes
+
+
+Rows = Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]
 
 
 class RowFormat(NamedTuple):
@@ -69,17 +72,21 @@ class LowLatencyDelivery:
             )
             self.scales = columns.transpose(1, 2)[:, :rows_per_expert]
 
+    @property
+    def rows(self) -> Rows:
+        """What the caller sees as recv_x."""
+        return self.tokens if self.scales is None else (self.tokens, self.scales)
+
     def fill(self, delivery: "ferry_ep.Delivery") -> None:
         self.counts.copy_(delivery.expert_counts)
         self.source_token.copy_(delivery.row_source[..., 0])
         self._fill_layout_range(delivery.topk_weights)
         if self.scales is not None:
-            self.scales.copy_(self._as_scales(delivery.scales))
+            self.scales.copy_(self._as_scales(delivery.scales, self.scales.size(2)))
 
-    def _as_scales(self, delivered: torch.Tensor) -> torch.Tensor:
+    def _as_scales(self, delivered: torch.Tensor, num_scales: int) -> torch.Tensor:
         if not self._format.round_scale or self._format.use_ue8m0:
             return delivered
-        num_scales = self.scales.size(2)
         exponents = delivered.contiguous().view(torch.uint8)[..., :num_scales].to(torch.int32)
         return (exponents << _EXPONENT_SHIFT).view(torch.float32)
 

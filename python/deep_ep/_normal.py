@@ -7,7 +7,13 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 import ferry_ep
-from deep_ep._dispatch_layout import check_topk_idx
+from deep_ep._normal_checks import (
+    ROW_MULTIPLE_BYTES,
+    Batch,
+    check_batch,
+    check_rows,
+    check_sum,
+)
 from deep_ep._normal_exchange import Capacity, NormalExchange, spare_meta_bytes
 from deep_ep._normal_handle import (
     Delivered,
@@ -22,24 +28,6 @@ from deep_ep._refusal import require
 from deep_ep._routes import KeptRoute, find_route
 from deep_ep._row_meta import RowMeta
 from deep_ep._streams import is_capturing
-
-_ROW_MULTIPLE_BYTES = 16
-_SUM_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-
-
-class Batch(NamedTuple):
-    """The arguments of a dispatch that makes its route."""
-
-    x: torch.Tensor
-    scales: Optional[torch.Tensor]
-    num_tokens_per_rank: torch.Tensor
-    num_tokens_per_expert: torch.Tensor
-    is_token_in_rank: torch.Tensor
-    topk_idx: Optional[torch.Tensor]
-    topk_weights: Optional[torch.Tensor]
-    expert_alignment: int
-    num_worst_tokens: int
-    is_internode: bool
 
 
 class Received(NamedTuple):
@@ -61,16 +49,16 @@ class NormalMode:
     def dispatch(self, batch: Batch, num_sms: int) -> Received:
         num_experts = batch.num_tokens_per_expert.size(0)
         num_local = num_experts // self._num_ranks
+        check_batch(batch, num_experts, self._num_ranks)
         meta = RowMeta(batch.scales, batch.topk_idx, batch.topk_weights)
-        self._check_batch(batch, num_experts)
         self._require_room(batch.x, meta, num_sms, (self._num_ranks + num_local) * 4)
         is_exact = batch.num_worst_tokens == 0
         if not is_exact:
             self._exchange.require_tokens(-(-batch.num_worst_tokens // self._num_ranks), num_sms)
         require(
             not (is_exact and is_capturing()),
-            "dispatch waits on the host for the number of rows and cannot be captured into a CUDA graph; "
-            "try: num_worst_tokens, or a dispatch along a handle",
+            "dispatch waits on the host for the number of rows and cannot be captured into a CUDA "
+            "graph; try: num_worst_tokens, or a dispatch along a handle",
         )
         between, per_expert = self._exchange_counts(batch, num_local)
         kept = self._make_route(batch.is_token_in_rank, batch.topk_idx, num_experts, is_exact)
@@ -105,8 +93,8 @@ class NormalMode:
             x.size(0) == membership_of(handle).size(0),
             f"x has {x.size(0)} tokens, the handle is of {membership_of(handle).size(0)}",
         )
+        check_rows(x, scales)
         meta = RowMeta(scales, None, None)
-        self._check_rows(x, scales)
         self._require_room(x, meta, num_sms)
         kept = self._route_of(handle)
         rows, words, _ = self._move(kept, x, meta)
@@ -122,7 +110,7 @@ class NormalMode:
     ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         check_handle(handle)
         num_tokens = membership_of(handle).size(0)
-        self._check_sum(x, topk_weights, bias, num_tokens)
+        check_sum(x, topk_weights, bias, num_tokens)
         row_bytes = x.size(1) * x.element_size()
         self._exchange.require_room(
             Capacity(x.size(1), row_bytes, spare_meta_bytes(x.size(1)), num_tokens), num_sms
@@ -203,7 +191,8 @@ class NormalMode:
         self._fill_route(kept, membership_of(handle), True)
         # A route combines only after something was dispatched along it.
         num_tokens = membership_of(handle).size(0)
-        least = torch.zeros((num_tokens, _ROW_MULTIPLE_BYTES), dtype=torch.uint8, device=keeper_of(handle).device)
+        device = keeper_of(handle).device
+        least = torch.zeros((num_tokens, ROW_MULTIPLE_BYTES), dtype=torch.uint8, device=device)
         self._move(kept, least, RowMeta(None, None, None))
         return kept
 
@@ -243,110 +232,11 @@ class NormalMode:
     def _require_room(
         self, x: torch.Tensor, meta: RowMeta, num_sms: int, least_row_bytes: int = 0
     ) -> None:
-        row_bytes = max(x.size(1) * x.element_size(), least_row_bytes + _ROW_MULTIPLE_BYTES)
+        row_bytes = max(x.size(1) * x.element_size(), least_row_bytes + ROW_MULTIPLE_BYTES)
         meta_bytes = max(meta.num_words * 4, spare_meta_bytes(x.size(1)))
         self._exchange.require_room(
             Capacity(x.size(1), row_bytes, meta_bytes, x.size(0)), num_sms
         )
-
-    # ---- what DeepEP asserts ----------------------------------------------------------------------
-
-    def _check_rows(self, x: torch.Tensor, scales: Optional[torch.Tensor]) -> None:
-        require(
-            x.dim() == 2 and x.is_contiguous(),
-            f"x is {list(x.shape)} with strides {list(x.stride())}, expected a contiguous "
-            "[num_tokens, hidden]",
-        )
-        row_bytes = x.size(1) * x.element_size()
-        require(
-            row_bytes > 0 and row_bytes % _ROW_MULTIPLE_BYTES == 0,
-            f"x has rows of {row_bytes} bytes, expected a multiple of {_ROW_MULTIPLE_BYTES}",
-        )
-        if scales is not None:
-            require(
-                scales.dim() == 2 and scales.size(0) == x.size(0) and scales.element_size() == 4,
-                f"scales are {list(scales.shape)} {scales.dtype}, expected [{x.size(0)}, any] of "
-                "float32 or int32",
-            )
-
-    def _check_batch(self, batch: Batch, num_experts: int) -> None:
-        self._check_rows(batch.x, batch.scales)
-        num_tokens = batch.x.size(0)
-        require(
-            num_experts > 0 and num_experts % self._num_ranks == 0,
-            f"{num_experts} experts over {self._num_ranks} ranks, expected a positive multiple",
-        )
-        member = batch.is_token_in_rank
-        require(
-            tuple(member.shape) == (num_tokens, self._num_ranks) and member.dtype == torch.bool,
-            f"is_token_in_rank is {list(member.shape)} {member.dtype}, expected "
-            f"[{num_tokens}, {self._num_ranks}] of bool",
-        )
-        for name, counts, length in (
-            ("num_tokens_per_rank", batch.num_tokens_per_rank, self._num_ranks),
-            ("num_tokens_per_expert", batch.num_tokens_per_expert, num_experts),
-        ):
-            require(
-                tuple(counts.shape) == (length,) and counts.dtype == torch.int32,
-                f"{name} is {list(counts.shape)} {counts.dtype}, expected [{length}] of int32",
-            )
-        require(
-            (batch.topk_idx is None) == (batch.topk_weights is None),
-            "topk_idx and topk_weights are given together or not at all",
-        )
-        require(
-            batch.expert_alignment >= 1,
-            f"expert_alignment is {batch.expert_alignment}, expected at least 1",
-        )
-        require(
-            batch.num_worst_tokens >= 0 and (batch.num_worst_tokens == 0 or batch.topk_idx is not None),
-            "num_worst_tokens needs topk_idx and topk_weights, whose -1 marks unused rows",
-        )
-        if batch.topk_idx is None or batch.topk_weights is None:
-            return
-        check_topk_idx(batch.topk_idx)
-        require(
-            batch.topk_idx.size(0) == num_tokens
-            and batch.topk_weights.shape == batch.topk_idx.shape
-            and batch.topk_weights.dtype == torch.float32,
-            f"topk_idx is {list(batch.topk_idx.shape)} and topk_weights "
-            f"{list(batch.topk_weights.shape)} {batch.topk_weights.dtype}, expected both "
-            f"[{num_tokens}, num_topk], the weights float32",
-        )
-
-    def _check_sum(
-        self,
-        x: torch.Tensor,
-        topk_weights: Optional[torch.Tensor],
-        bias: Sequence[torch.Tensor],
-        num_tokens: int,
-    ) -> None:
-        require(
-            x.dim() == 2 and x.is_contiguous() and x.dtype in _SUM_DTYPES,
-            f"x is {list(x.shape)} {x.dtype}, expected a contiguous [num_rows, hidden] of bfloat16, "
-            "float16 or float32",
-        )
-        row_bytes = x.size(1) * x.element_size()
-        require(
-            row_bytes > 0 and row_bytes % _ROW_MULTIPLE_BYTES == 0,
-            f"x has rows of {row_bytes} bytes, expected a multiple of {_ROW_MULTIPLE_BYTES}",
-        )
-        if topk_weights is not None:
-            require(
-                topk_weights.dim() == 2
-                and topk_weights.size(0) == x.size(0)
-                and topk_weights.dtype == torch.float32,
-                f"topk_weights are {list(topk_weights.shape)} {topk_weights.dtype}, expected "
-                f"[{x.size(0)}, num_topk] of float32",
-            )
-        for one in bias:
-            require(
-                tuple(one.shape) == (num_tokens, x.size(1))
-                and one.dtype == x.dtype
-                and one.is_contiguous(),
-                f"bias is {list(one.shape)} {one.dtype}, expected a contiguous "
-                f"[{num_tokens}, {x.size(1)}] of {x.dtype}",
-            )
 
 
 def _with_rows(x: torch.Tensor, num_rows: int) -> torch.Tensor:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import torch
 
 from deep_ep._buffer_state import BufferState
 from deep_ep._config import Config
 from deep_ep._dispatch_layout import RANKS_PER_NODE, plan_dispatch_layout
-from deep_ep._normal import Batch, NormalMode, Received
+from deep_ep._normal import NormalMode, Received
+from deep_ep._normal_checks import Batch
 from deep_ep._normal_handle import Handle
 from deep_ep._refusal import require
 from deep_ep.utils.event import EventOverlap
@@ -27,6 +28,15 @@ Combined = Tuple[torch.Tensor, Optional[torch.Tensor], EventOverlap]
 
 
 class NormalCalls(BufferState):
+    if TYPE_CHECKING:  # Buffer has them, and programs replace them
+        num_sms: int
+
+        @staticmethod
+        def get_dispatch_config(num_ranks: int) -> Config: ...
+
+        @staticmethod
+        def get_combine_config(num_ranks: int) -> Config: ...
+
     @torch.no_grad()
     def get_dispatch_layout(
         self,
@@ -167,7 +177,7 @@ class NormalCalls(BufferState):
         try:
             return tuned(self.group_size)
         except AssertionError:  # not in DeepEP's table, which has chunk sizes only
-            return Config(getattr(self, "num_sms"))
+            return Config(self.num_sms)
 
     def _require_same_device(self, call: str, *tensors: Optional[torch.Tensor]) -> None:
         for tensor in tensors:

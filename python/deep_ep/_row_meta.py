@@ -46,7 +46,11 @@ class RowMeta:
         return words[:, : self.num_scales].contiguous().view(self._scales.dtype)
 
     def unpack_topk(
-        self, words: torch.Tensor, first_expert: int, num_local: int, num_rows: Optional[torch.Tensor]
+        self,
+        words: torch.Tensor,
+        first_expert: int,
+        num_local: int,
+        num_rows: Optional[torch.Tensor],
     ) -> Tuple[Optional[torch.Tensor], Optional[torch.Tensor]]:
         """Ids of this rank's experts counted from 0, -1 and weight 0 elsewhere and behind ``num_rows``."""
         if self._topk_idx is None:

@@ -77,7 +77,7 @@ class Passage:
         """
         if not self._is_async:
             return EventOverlap()
-        if self._is_cuda:
+        if self._caller is not None:
             comm = torch.cuda.current_stream(self._device)
             for tensor in _cuda_tensors(inputs):
                 tensor.record_stream(comm)

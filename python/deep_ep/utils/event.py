@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 
-from deep_ep._refusal import require
+from deep_ep._refusal import Refused, require
 
 
 class EventHandle:
@@ -36,7 +36,7 @@ class EventOverlap:
     """
 
     def __init__(
-        self, event: Optional[EventHandle] = None, extra_tensors: Optional[tuple] = None
+        self, event: Optional[EventHandle] = None, extra_tensors: Optional[Tuple[Any, ...]] = None
     ) -> None:
         self.event = event
         self.extra_tensors = extra_tensors
@@ -45,8 +45,10 @@ class EventOverlap:
 
     def current_stream_wait(self, release_handle: bool = False) -> None:
         """Makes the current stream wait for the event, then runs ``hook_after_wait`` once."""
-        require(self.event is not None, "current_stream_wait: this EventOverlap holds no event")
-        self.event.current_stream_wait()
+        event = self.event
+        if event is None:
+            raise Refused("current_stream_wait: this EventOverlap holds no event")
+        event.current_stream_wait()
         hook, self.hook_after_wait = self.hook_after_wait, None
         if hook is not None:
             hook()
