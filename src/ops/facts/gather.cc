@@ -11,6 +11,9 @@ Facts gather_facts(const Root& root) {
   gathering::gather_hcas(root, facts);
   gathering::gather_interfaces(root, facts);
   gathering::gather_pci(root, facts);
+  gathering::gather_toolchain(root, facts);
+  gathering::gather_python(root, facts);
+  gathering::gather_libraries(root, facts);
   return facts;
 }
 

@@ -19,7 +19,7 @@ namespace ferry::ops {
 
 namespace {
 
-constexpr std::size_t kMaxReadBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxReadBytes = std::size_t{16} << 20;
 constexpr int kMaxLinks = 40;
 
 // What an errno says of a fact: not there, or not to be seen.

@@ -18,7 +18,7 @@ class Root {
   [[nodiscard]] bool is_live() const noexcept { return folder_ == "/"; }
   [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
 
-  // The first 4 MiB of a file; absent if there is none, unknown if it cannot be read.
+  // The first 16 MiB of a file; absent if there is none, unknown if it cannot be read.
   [[nodiscard]] Fact<std::string> read(std::string_view path) const;
   // The same, without blanks, line ends and NULs at both ends.
   [[nodiscard]] Fact<std::string> read_line(std::string_view path) const;
