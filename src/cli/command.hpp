@@ -34,8 +34,10 @@ void add_commands(CLI::App& app, Invocation& invocation);
 // command_line.cc.
 void add_bench_command(CLI::App& app, Invocation& invocation);
 void add_diagnose_command(CLI::App& app, Invocation& invocation);
+void add_doctor_command(CLI::App& app, Invocation& invocation);
 void add_env_command(CLI::App& app, Invocation& invocation);
 void add_facts_command(CLI::App& app, Invocation& invocation);
+void add_topo_command(CLI::App& app, Invocation& invocation);
 void add_version_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace ferry::cli

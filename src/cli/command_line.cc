@@ -8,13 +8,18 @@ namespace ferry::cli {
 
 namespace {
 
+// One line each, so that changes to the list meet rarely.
+// clang-format off
 constexpr void (*kCommands[])(CLI::App&, Invocation&) = {
     add_bench_command,
     add_diagnose_command,
+    add_doctor_command,
     add_env_command,
     add_facts_command,
+    add_topo_command,
     add_version_command,
 };
+// clang-format on
 
 }  // namespace
 
