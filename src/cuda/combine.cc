@@ -13,6 +13,19 @@ using layout::Operation;
 
 namespace {
 
+CombineView combine_view(const engine::CombineOperation& combine) {
+  return {combine.out,
+          combine.out_pitch,
+          combine.row_bytes,
+          combine.topk_weights,
+          combine.topk_weights_pitch,
+          combine.bias,
+          combine.bias_pitch,
+          combine.second_bias,
+          combine.second_bias_pitch,
+          static_cast<int>(combine.dtype)};
+}
+
 // Whether y is copied into the arena first: it lies outside, or is to be free early.
 bool is_staged(const engine::CombineOperation& combine) {
   return combine.kind == Operation::kCombine &&
@@ -47,31 +60,42 @@ void Engine::begin_combine(engine::CombineOperation& combine) {
   gate.slot.words[GateSlot::kRowsPitch] =
       static_cast<std::uint64_t>(is_staged(combine) ? combine.row_bytes : combine.y_pitch);
   gate.slot.words[GateSlot::kWeightsOffset] = static_cast<std::uint64_t>(layout_.weights_scratch);
-  check(launch_open_gate(view_, gate, stream), "opening a combine");
-  if (!combine.error) {
-    if (!is_scalars_only) {
-      const CombineView view{combine.out,
-                             combine.out_pitch,
-                             combine.row_bytes,
-                             combine.topk_weights,
-                             combine.topk_weights_pitch,
-                             combine.bias,
-                             combine.bias_pitch,
-                             combine.second_bias,
-                             combine.second_bias_pitch,
-                             static_cast<int>(combine.dtype)};
-      const plan::LaunchSize size = plan::pick_combine_launch(launch_input(route.num_tokens));
-      check(launch_combine(
-                view_, route.view, view,
-                {size.num_blocks, size.num_warps, 0, static_cast<int>(size.shared_bytes)}, stream),
-            "summing rows");
-    }
-    if (combine.has_row_weights)
-      check(launch_combine_weights(view_, route.view, combine.combined_weights, stream),
-            "gathering weights");
+  combine.is_low_latency = !combine.error && has_resident_blocks_ && !combine.has_row_weights;
+  if (combine.is_low_latency) {
+    combine_at_once(combine, route, gate, stream);
+  } else {
+    check(launch_open_gate(view_, gate, stream), "opening a combine");
+    if (!combine.error) enqueue_sums(combine, route, stream);
+    if (combine.is_split || combine.error) close(sequence, combine.kind, true, false, stream);
   }
-  if (combine.is_split || combine.error) close(sequence, combine.kind, true, false, stream);
   if (combine.error) throw_error(combine.error->code(), combine.error->what());
+}
+
+void Engine::enqueue_sums(const engine::CombineOperation& combine,
+                          const DeviceRoute& route,
+                          cudaStream_t stream) {
+  if (combine.kind != Operation::kCombineWeights) {
+    const plan::LaunchSize size = plan::pick_combine_launch(launch_input(route.num_tokens));
+    check(launch_combine(view_, route.view, combine_view(combine),
+                         {size.num_blocks, size.num_warps, 0, static_cast<int>(size.shared_bytes)},
+                         stream),
+          "summing rows");
+  }
+  if (combine.has_row_weights)
+    check(launch_combine_weights(view_, route.view, combine.combined_weights, stream),
+          "gathering weights");
+}
+
+void Engine::combine_at_once(const engine::CombineOperation& combine,
+                             const DeviceRoute& route,
+                             const OpenGate& gate,
+                             cudaStream_t stream) {
+  const plan::LaunchSize size = plan::pick_combine_launch(at_once_input(route.num_tokens));
+  check(launch_combine_at_once(
+            view_, route.view, combine_view(combine), gate,
+            {combine.is_split ? 0 : 1, static_cast<std::int32_t>(Operation::kCombine)},
+            size.num_blocks, stream),
+        "summing rows at once");
 }
 
 // The arena offset at which the peers find this rank's y.
@@ -124,7 +148,9 @@ void Engine::finish_combine(engine::CombineOperation& combine) {
   if (combine.is_finished) return;
   combine.is_finished = true;
   // y and the weights are the caller's again only when every peer has read them.
-  close(combine.sequence, combine.kind, !combine.is_split, true, enter(combine.stream));
+  const cudaStream_t stream = enter(combine.stream);
+  if (!combine.is_low_latency || combine.is_split)
+    close(combine.sequence, combine.kind, !combine.is_split, true, stream);
   if (combine.route->is_planned) return count_combine(combine);
   uncounted_.push_back(
       {std::static_pointer_cast<DeviceRoute>(combine.route), engine::DispatchOperation{}, combine});

@@ -63,20 +63,23 @@ void Engine::begin_dispatch(engine::DispatchOperation& dispatch) {
   grant(GateSlot::kTopkOffset, parts.topk_idx);
   grant(GateSlot::kWeightsOffset, parts.weights);
   grant(GateSlot::kSourceOffset, parts.row_source);
-  check(launch_open_gate(view_, gate, stream), "opening a dispatch");
-  if (!dispatch.error) {
-    enqueue_move(dispatch, route, stream);
+  const DispatchView view = dispatch.error ? DispatchView{} : dispatch_view(dispatch, route);
+  dispatch.is_low_latency = !dispatch.error && is_at_once(dispatch, view);
+  if (dispatch.is_low_latency) {
+    dispatch_at_once(dispatch, route, view, gate, stream);
+  } else {
+    check(launch_open_gate(view_, gate, stream), "opening a dispatch");
+    if (!dispatch.error) enqueue_move(route, view, stream);
+    // In one piece: finish says and waits at once.
+    if (dispatch.is_split || dispatch.error)
+      close(sequence, Operation::kDispatch, true, false, stream);
   }
-  // In one piece: finish says and waits at once.
-  if (dispatch.is_split || dispatch.error)
-    close(sequence, Operation::kDispatch, true, false, stream);
   if (dispatch.error) throw_error(dispatch.error->code(), dispatch.error->what());
   dispatch.route->has_row_source = true;
 }
 
-void Engine::enqueue_move(engine::DispatchOperation& dispatch,
-                          const DeviceRoute& route,
-                          cudaStream_t stream) {
+DispatchView Engine::dispatch_view(const engine::DispatchOperation& dispatch,
+                                   const DeviceRoute& route) const {
   DispatchView view{};
   view.x = dispatch.x;
   view.x_pitch = dispatch.x_pitch;
@@ -95,16 +98,41 @@ void Engine::enqueue_move(engine::DispatchOperation& dispatch,
   view.transform = transform_of(dispatch);
   view.dtype = static_cast<int>(dispatch.row_dtype);
   view.hidden = dispatch.hidden;
+  return view;
+}
+
+void Engine::enqueue_move(const DeviceRoute& route, const DispatchView& view, cudaStream_t stream) {
   plan::LaunchInput input = launch_input(route.num_tokens);
   // One row arrives while another leaves.
   constexpr std::int64_t kLine = 128;
-  input.warp_bytes = view.transform == kCopy
-                         ? 2 * ((dispatch.row_bytes + kLine - 1) / kLine * kLine)
-                         : quantize_stage(dispatch.hidden, dispatch.scale_bytes()).bytes;
+  input.warp_bytes = view.transform == kCopy ? 2 * ((view.row_bytes + kLine - 1) / kLine * kLine)
+                                             : quantize_stage(view.hidden, view.scale_bytes).bytes;
   input.has_bulk_copy = has_bulk_copy_ && view.transform != kScale;
   check(launch_dispatch(view_, route.view, view, as_launch(plan::pick_dispatch_launch(input)),
                         stream),
         "moving rows");
+}
+
+// Rows that change per destination, and rows wider than a team can hold, take three kernels.
+bool Engine::is_at_once(const engine::DispatchOperation& dispatch, const DispatchView& view) const {
+  const std::int64_t x_row_bytes =
+      dispatch.hidden * static_cast<std::int64_t>(dtype_bytes(dispatch.x_dtype));
+  return has_resident_blocks_ && view.transform != kScale &&
+         x_row_bytes <= LowLatencyLaunch::kMostRowBytes;
+}
+
+void Engine::dispatch_at_once(const engine::DispatchOperation& dispatch,
+                              const DeviceRoute& route,
+                              const DispatchView& view,
+                              const OpenGate& gate,
+                              cudaStream_t stream) {
+  const plan::TeamLaunchSize size =
+      plan::pick_team_launch(at_once_input(route.num_tokens), LowLatencyLaunch::kMostTeams);
+  check(launch_dispatch_at_once(
+            view_, route.view, view, gate,
+            {dispatch.is_split ? 0 : 1, static_cast<std::int32_t>(Operation::kDispatch)},
+            {size.num_blocks, size.num_teams}, stream),
+        "moving rows at once");
 }
 
 CompleteView Engine::complete_view(const engine::DispatchOperation& dispatch,
@@ -133,7 +161,9 @@ void Engine::finish_dispatch(engine::DispatchOperation& dispatch) {
   if (dispatch.is_finished) return;
   dispatch.is_finished = true;
   const cudaStream_t stream = enter(dispatch.stream);
-  close(dispatch.sequence, Operation::kDispatch, !dispatch.is_split, true, stream);
+  // At once: said already, and where nothing was split, waited for.
+  if (!dispatch.is_low_latency || dispatch.is_split)
+    close(dispatch.sequence, Operation::kDispatch, !dispatch.is_split, true, stream);
   if (is_transposed(dispatch)) {
     const engine::RouteState& route = *dispatch.route;
     const bool is_padded = route.shape.layout == Layout::kPadded;

@@ -18,16 +18,6 @@ namespace {
 constexpr int kMostWarps = 16;
 [[maybe_unused]] constexpr int kStages = 2;  // the copy engine's: one row arrives, one leaves
 
-// The delivery's counts, which this rank alone writes.
-__device__ void write_counts(const ExchangeView& exchange,
-                             const RouteView& route,
-                             const DispatchView& dispatch) {
-  const bool is_by_rank = static_cast<Layout>(route.layout) == Layout::kByRank;
-  const int num_counts = 3 * route.num_local + 2 + (is_by_rank ? exchange.num_ranks + 1 : 0);
-  for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += static_cast<int>(blockDim.x))
-    dispatch.counts_to[i] = route.counts[i];
-}
-
 // Tokens are taken as warps come free, which evens out multiprocessors that share a path to memory.
 // Drawn by the first lane, known to all once shared: so that the draw can be under way meanwhile.
 __device__ __forceinline__ std::uint32_t draw_token(const ExchangeView& exchange, int lane) {
@@ -150,12 +140,12 @@ __device__ void move_quantized(const ExchangeView& exchange,
     for (int first = 0; first < num_pieces; first += 32) {
       const int at = first + lane;
       const bool is_inside = at < num_pieces;
-      const QuantizedPiece piece =
-          quantize_piece<kIsUe8m0>(is_inside ? from[at] : make_uint4(0, 0, 0, 0));
+      const uint4 bf16[1] = {is_inside ? from[at] : make_uint4(0, 0, 0, 0)};
+      const QuantizedPieces<1> piece = quantize<kIsUe8m0>(bf16);
       for (int index = 0; index < entries.count; ++index) {
         const RowEntry entry = entry_of(entries, index);
         const Target& target = targets[entry.rank];
-        if (is_inside) store(target.rows + entry.row * dispatch.row_bytes + at * 8, piece.codes);
+        if (is_inside) store(target.rows + entry.row * dispatch.row_bytes + at * 8, piece.codes[0]);
         const std::int64_t group = at * 8 / kQuantizeGroup;
         if (!is_inside || at % 16 != 0) continue;
         std::byte* scales = target.scales + entry.row * dispatch.scale_bytes;
@@ -232,9 +222,10 @@ __device__ void quantize_in_bulk(const ExchangeView& exchange,
     for (int first = 0; first < num_pieces; first += 32) {
       const int at = first + lane;
       const bool is_inside = at < num_pieces;
-      const QuantizedPiece piece = quantize_piece<kIsUe8m0>(
-          is_inside ? reinterpret_cast<const uint4*>(in)[at] : make_uint4(0, 0, 0, 0));
-      if (is_inside) reinterpret_cast<uint2*>(codes)[at] = piece.codes;
+      const uint4 bf16[1] = {is_inside ? reinterpret_cast<const uint4*>(in)[at]
+                                       : make_uint4(0, 0, 0, 0)};
+      const QuantizedPieces<1> piece = quantize<kIsUe8m0>(bf16);
+      if (is_inside) reinterpret_cast<uint2*>(codes)[at] = piece.codes[0];
       if (!is_inside || at % 16 != 0) continue;
       if constexpr (kIsUe8m0)
         scales[at / 16] = static_cast<unsigned char>(piece.scale_word);
@@ -284,8 +275,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
   __syncthreads();
   // The gate's acquire came before this kernel; now the copy engine may touch what was granted.
   fence_proxy();
-  if (blockIdx.x == 0) write_counts(exchange, route, dispatch);
-  complete(exchange, route, dispatch.complete);
+  complete_metadata(exchange, route, dispatch);
+  if (dispatch.complete.zeroes_gaps != 0) zero_gaps(route, dispatch.complete);
   const Metadata metadata(exchange, route, dispatch);
 #if __CUDA_ARCH__ >= 900
   if constexpr (kTransform == kCopy) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "base/log.hpp"
@@ -96,11 +97,12 @@ void Engine::start(std::chrono::milliseconds timeout) {
     check(prepare_kernels(static_cast<int>(shared_bytes_)), "loading kernels");
     check(cudaEventCreateWithFlags(&chain_, cudaEventDisableTiming), "making an event");
   });
-  set_arrival_timeout({});
-  view_.progress_ns = as_ns(config_.deadlines.progress);
   // Everything is loaded and zeroed before the first peer can write here or wait.
   boot::throw_together(store_, "exchange creation: GPU engine", with_rank(failure, rank()),
                        timeout);
+  check_residency(timeout);
+  set_arrival_timeout({});
+  view_.progress_ns = as_ns(config_.deadlines.progress);
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -113,12 +115,43 @@ void Engine::learn_neighbours(std::chrono::milliseconds timeout) {
                                  }),
                                  rank()),
                        timeout);
-  const std::string gpu(properties.uuid.bytes, sizeof(properties.uuid.bytes));
+  gpu_id_.assign(properties.uuid.bytes, sizeof(properties.uuid.bytes));
   const std::string process = std::to_string(::getpid());
-  const auto gpus = store_.all_gather("exchange creation: GPUs", gpu, timeout);
+  const auto gpus = store_.all_gather("exchange creation: GPUs", gpu_id_, timeout);
   const auto processes = store_.all_gather("exchange creation: processes", process, timeout);
-  ranks_on_gpu_ = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpu));
+  ranks_on_gpu_ = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpu_id_));
   has_thread_ranks_ = std::count(processes.begin(), processes.end(), process) > 1;
+}
+
+// Whether low-latency operations may wait in all their blocks: those of all exchanges of all ranks
+// on this GPU must fit, one to a multiprocessor. Where not, gates of one block do the waiting;
+// ranks may differ. A number of multiprocessors that was asked for and does not fit is refused.
+void Engine::check_residency(std::chrono::milliseconds timeout) {
+  if (config_.mode != Mode::kLowLatency) return;
+  const int own =
+      plan::pick_team_launch(at_once_input(config_.max_tokens), LowLatencyLaunch::kMostTeams)
+          .num_blocks;
+  waiting_blocks_ = WaitingBlocks(device_, own);
+  (void)store_.all_gather("exchange creation: own waiting blocks", "", timeout);
+  const auto counts = store_.all_gather("exchange creation: waiting blocks",
+                                        gpu_id_ + "/" + std::to_string(::getpid()) + "/" +
+                                            std::to_string(WaitingBlocks::on_device(device_)),
+                                        timeout);
+  // Ranks that are threads of one process tell the same.
+  const std::set<std::string> processes(counts.begin(), counts.end());
+  int total = 0;
+  for (const std::string& process : processes)
+    if (process.starts_with(gpu_id_ + "/"))
+      total += std::stoi(process.substr(process.rfind('/') + 1));
+  has_resident_blocks_ = total <= num_sms_;
+  if (!has_resident_blocks_) waiting_blocks_ = {};
+  const std::optional<Error> failure = capture_error([&] {
+    FERRY_CHECK(has_resident_blocks_ || config_.num_sms == 0, ErrorCode::kNoResource,
+                "low latency with num_sms {} has {} waiting blocks of all exchanges and ranks on "
+                "one GPU, its {} multiprocessors hold one each; try: num_sms {}, or 0",
+                config_.num_sms, total, num_sms_, std::max(1, num_sms_ / ranks_on_gpu_));
+  });
+  boot::throw_together(store_, "exchange creation: residency", with_rank(failure, rank()), timeout);
 }
 
 void Engine::make_device_memory() {
@@ -369,7 +402,7 @@ OpenGate Engine::make_gate(const OperationShape& shape,
   std::memset(error_text_, 0, layout::GpuGateLayout::kErrorTextBytes);
   std::memcpy(error_text_, error->what(), length);
   // Both places of the ring: which one the device draws is not known here.
-  for (int place = 0; place < GateSlot::kRing; ++place)
+  for (int place = 0; place < layout::HeardSlot::kRing; ++place)
     check(cudaMemcpyAsync(arena_.base() + layout_.gpu_gate.error_text +
                               place * layout::GpuGateLayout::kErrorTextBytes,
                           error_text_, layout::GpuGateLayout::kErrorTextBytes,
@@ -431,6 +464,12 @@ plan::LaunchInput Engine::launch_input(std::int64_t num_tokens) const {
   input.wanted_sms = config_.num_sms;
   input.num_tokens = num_tokens;
   input.shared_bytes = shared_bytes_;
+  return input;
+}
+
+plan::LaunchInput Engine::at_once_input(std::int64_t num_tokens) const {
+  plan::LaunchInput input = launch_input(num_tokens);
+  input.most_blocks = layout::GpuGateLayout::kDoneWords;
   return input;
 }
 

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "cuda/device_state.hpp"
 #include "cuda/kernels.hpp"
 #include "cuda/plugin.hpp"
+#include "cuda/residency.hpp"
 #include "cuda/route_pool.hpp"
 #include "engine/engine.hpp"
 #include "memory/group_segments.hpp"
@@ -82,6 +84,7 @@ class Engine final : public engine::Engine {
   // engine.cc
   void learn_neighbours(std::chrono::milliseconds timeout);
   void make_device_memory();
+  void check_residency(std::chrono::milliseconds timeout);
   void upload_owners(const plan::OwnerMap& owners, cudaStream_t stream);
   void watch();
   struct PeerWatch {
@@ -103,6 +106,8 @@ class Engine final : public engine::Engine {
   // Kernels move 16 bytes at a time.
   void check_aligned(const char* tensor, const std::byte* data, std::int64_t pitch) const;
   [[nodiscard]] plan::LaunchInput launch_input(std::int64_t num_tokens) const;
+  // For kernels whose blocks announce themselves.
+  [[nodiscard]] plan::LaunchInput at_once_input(std::int64_t num_tokens) const;
   [[nodiscard]] std::byte* delivery_part(int slot, std::int64_t part_offset) const noexcept {
     return arena_.base() + layout_.deliveries[slot] + part_offset;
   }
@@ -122,9 +127,16 @@ class Engine final : public engine::Engine {
   [[nodiscard]] std::optional<Error> answered_error(const DeviceRoute& route) const;
 
   // dispatch.cc
-  void enqueue_move(engine::DispatchOperation& dispatch,
-                    const DeviceRoute& route,
-                    cudaStream_t stream);
+  [[nodiscard]] DispatchView dispatch_view(const engine::DispatchOperation& dispatch,
+                                           const DeviceRoute& route) const;
+  void enqueue_move(const DeviceRoute& route, const DispatchView& view, cudaStream_t stream);
+  [[nodiscard]] bool is_at_once(const engine::DispatchOperation& dispatch,
+                                const DispatchView& view) const;
+  void dispatch_at_once(const engine::DispatchOperation& dispatch,
+                        const DeviceRoute& route,
+                        const DispatchView& view,
+                        const OpenGate& gate,
+                        cudaStream_t stream);
   [[nodiscard]] CompleteView complete_view(const engine::DispatchOperation& dispatch,
                                            const DeviceRoute& route) const;
   void copy_to_caller(const engine::DispatchOperation& dispatch, cudaStream_t stream);
@@ -135,6 +147,13 @@ class Engine final : public engine::Engine {
   [[nodiscard]] std::int64_t offer_rows(const engine::CombineOperation& combine,
                                         const DeviceRoute& route,
                                         cudaStream_t stream);
+  void enqueue_sums(const engine::CombineOperation& combine,
+                    const DeviceRoute& route,
+                    cudaStream_t stream);
+  void combine_at_once(const engine::CombineOperation& combine,
+                       const DeviceRoute& route,
+                       const OpenGate& gate,
+                       cudaStream_t stream);
   void offer_row_weights(const engine::CombineOperation& combine,
                          const DeviceRoute& route,
                          cudaStream_t stream);
@@ -145,11 +164,15 @@ class Engine final : public engine::Engine {
   layout::ArenaLayout layout_;
   engine::EngineConfig config_;
   int device_;
+  std::string gpu_id_;  // the same in every process
   int num_sms_ = 0;
   std::int64_t shared_bytes_ = 0;
   bool has_bulk_copy_ = false;
   int ranks_on_gpu_ = 1;
   bool has_thread_ranks_ = false;
+  // Low latency: blocks that wait for peers are all on the GPU at once.
+  bool has_resident_blocks_ = false;
+  WaitingBlocks waiting_blocks_;
 
   cudaStream_t own_stream_ = nullptr;  // of memory that this engine takes and gives back
   Arena arena_;

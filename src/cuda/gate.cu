@@ -13,41 +13,19 @@ __global__ void __launch_bounds__(kGateWarps * 32)
   pass_gate(exchange, args);
 }
 
-__device__ void wait_done(const ExchangeView& exchange,
-                          std::uint64_t sequence,
-                          std::int32_t operation) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane == 0) {
-    for (int peer = static_cast<int>(threadIdx.x) / 32; peer < exchange.num_ranks;
-         peer += kGateWarps) {
-      const GateFault stopped{GateFault::kStopped, peer, operation, 0, sequence, 0, 0};
-      if (!wait_for(exchange, done_word(exchange, exchange.arena, peer), sequence,
-                    exchange.progress_ns, stopped))
-        break;
-    }
-  }
-  fence_proxy();
-}
-
-// The move's stores come before this kernel, so the release covers them.
 __global__ void __launch_bounds__(kGateWarps * 32)
     close_gate(const __grid_constant__ ExchangeView exchange,
                const __grid_constant__ CloseGate gate) {
   if (is_stopped(exchange)) return;
   const std::uint64_t sequence = exchange.state->sequence_of[gate.operation_slot];
-  if (gate.announces != 0 && threadIdx.x < static_cast<unsigned>(exchange.num_ranks)) {
-    fence_system();
-    for (int peer = static_cast<int>(threadIdx.x); peer < exchange.num_ranks;
-         peer += static_cast<int>(blockDim.x))
-      store_release(done_word(exchange, exchange.peer_base[peer], exchange.rank), sequence);
-  }
-  if (gate.waits != 0) wait_done(exchange, sequence, gate.operation);
+  if (gate.announces != 0) announce(exchange, sequence);
+  if (gate.waits != 0) wait_done(exchange, sequence, gate.operation, {0, exchange.num_ranks});
 }
 
 __global__ void __launch_bounds__(kGateWarps * 32)
     staging_wait(const __grid_constant__ ExchangeView exchange) {
   if (is_stopped(exchange)) return;
-  wait_done(exchange, exchange.state->last_staged, 0);
+  wait_done(exchange, exchange.state->last_staged, 0, {0, exchange.num_ranks});
 }
 
 __global__ void delay(std::uint64_t nanoseconds) {
@@ -60,9 +38,7 @@ __global__ void delay(std::uint64_t nanoseconds) {
 cudaError_t launch_open_gate(const ExchangeView& exchange,
                              const OpenGate& gate,
                              cudaStream_t stream) {
-  const GateArgs args{gate.slot,      gate.route_error,           gate.operation_slot,
-                      gate.is_staged, &exchange.mailbox->refusal, &exchange.mailbox->num_refused};
-  open_gate<<<1, kGateWarps * 32, 0, stream>>>(exchange, args);
+  open_gate<<<1, kGateWarps * 32, 0, stream>>>(exchange, gate_args(exchange, gate));
   return cudaGetLastError();
 }
 

@@ -151,6 +151,44 @@ cudaError_t launch_combine_weights(const ExchangeView& exchange,
                                    float* combined_weights,
                                    cudaStream_t stream);
 
+// --- low latency: gate, move and gate in one kernel (low_latency.cu) ----------------------------
+
+struct LowLatencyGate {
+  int waits;               // for the peers' moves, too; else a closing gate does
+  std::int32_t operation;  // layout::Operation, for messages
+};
+
+// A team of warps holds one token's row in registers while the peers' words arrive.
+struct LowLatencyLaunch {
+  static constexpr int kTeamWarps = 4;
+  static constexpr int kMostTeams = 8;   // a block
+  static constexpr int kHeldPieces = 8;  // of 16 bytes of x, a lane
+  static constexpr int kCombineWarps = 16;
+  // The widest row of x.
+  static constexpr std::int64_t kMostRowBytes = std::int64_t{16} * 32 * kTeamWarps * kHeldPieces;
+  // Bytes of shared memory for the scales of one row.
+  __host__ __device__ static constexpr std::int64_t scale_stage(std::int64_t scale_bytes) {
+    return (scale_bytes + 15) / 16 * 16;
+  }
+
+  int num_blocks;
+  int num_teams;
+};
+cudaError_t launch_dispatch_at_once(const ExchangeView& exchange,
+                                    const RouteView& route,
+                                    const DispatchView& dispatch,
+                                    const OpenGate& open,
+                                    const LowLatencyGate& gate,
+                                    const LowLatencyLaunch& launch,
+                                    cudaStream_t stream);
+cudaError_t launch_combine_at_once(const ExchangeView& exchange,
+                                   const RouteView& route,
+                                   const CombineView& combine,
+                                   const OpenGate& open,
+                                   const LowLatencyGate& gate,
+                                   int num_blocks,
+                                   cudaStream_t stream);
+
 // --- device tools ------------------------------------------------------------------------------
 
 cudaError_t launch_delay(std::uint64_t nanoseconds, cudaStream_t stream);

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "layout/gpu_gate.hpp"
+
 // Every memory order that the engine relies on, in one place. Flags cross between GPUs, and between
 // a GPU and its host, so all are at system scope. Memory that peers write is read by plain or
 // acquire loads, never by the non-coherent path (ld.global.nc, __ldg): that cache does not see
@@ -29,6 +31,35 @@ __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* addre
   std::uint64_t value;
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
   return value;
+}
+
+// Both halves in one trip; each is whole by itself.
+__device__ __forceinline__ void store_relaxed(layout::HeardSlot::Word* address,
+                                              layout::HeardSlot::Word word) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(address), "l"(word.low),
+               "l"(word.high)
+               : "memory");
+}
+
+// Pairs with the fence before the peer's store, half by half.
+__device__ __forceinline__ layout::HeardSlot::Word load_acquire(
+    const layout::HeardSlot::Word* address) {
+  layout::HeardSlot::Word word;
+  asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(word.low), "=l"(word.high)
+               : "l"(address)
+               : "memory");
+  return word;
+}
+
+__device__ __forceinline__ layout::HeardSlot::Word load_relaxed(
+    const layout::HeardSlot::Word* address) {
+  layout::HeardSlot::Word word;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(word.low), "=l"(word.high)
+               : "l"(address)
+               : "memory");
+  return word;
 }
 
 __device__ __forceinline__ std::uint32_t load_relaxed(const std::uint32_t* address) {

@@ -19,17 +19,23 @@ struct Target {
   std::byte* source;
 };
 
+// From the words of one peer, which `said` returns, and the base of its arena.
+template <typename Said>
+__device__ __forceinline__ Target target_of(std::uint64_t base, const Said& said) {
+  const auto at = [&](GateSlot::Word word) {
+    return reinterpret_cast<std::byte*>(base + said(word));
+  };
+  return {at(GateSlot::kRowsOffset), at(GateSlot::kScalesOffset), at(GateSlot::kTopkOffset),
+          at(GateSlot::kWeightsOffset), at(GateSlot::kSourceOffset)};
+}
+
+// Behind the gate of an earlier kernel.
 __device__ inline void read_targets(const ExchangeView& exchange, Target* targets) {
   for (int peer = static_cast<int>(threadIdx.x); peer < exchange.num_ranks;
        peer += static_cast<int>(blockDim.x)) {
-    const GateSlot& said = said_by(exchange, peer);
-    const auto at = [&](GateSlot::Word word) {
-      return reinterpret_cast<std::byte*>(exchange.peer_base[peer] +
-                                          load_relaxed(&said.words[word]));
-    };
-    targets[peer] = {at(GateSlot::kRowsOffset), at(GateSlot::kScalesOffset),
-                     at(GateSlot::kTopkOffset), at(GateSlot::kWeightsOffset),
-                     at(GateSlot::kSourceOffset)};
+    const HeardSlot& slot = said_by(exchange, exchange.state->sequence, peer);
+    targets[peer] =
+        target_of(exchange.peer_base[peer], [&](GateSlot::Word word) { return heard(slot, word); });
   }
 }
 
@@ -43,6 +49,20 @@ __device__ __forceinline__ float weight_of(const DispatchView& dispatch,
                                            int k) {
   return *reinterpret_cast<const float*>(dispatch.weights + token * dispatch.weights_pitch + k * 4);
 }
+
+// Division by a number that is known once; exact for dividends below 2^20.
+class Inverse {
+ public:
+  Inverse() = default;
+  __device__ explicit Inverse(int divisor) : inverse_(1.0F / static_cast<float>(divisor)) {}
+  __device__ __forceinline__ int quotient(int dividend) const {
+    // Half a step away from every whole number.
+    return static_cast<int>((static_cast<float>(dividend) + 0.5F) * inverse_);
+  }
+
+ private:
+  float inverse_;
+};
 
 // What stands beside a row, in pieces that one lane stores.
 class Metadata {
@@ -70,18 +90,23 @@ class Metadata {
                             ? 0
                             : static_cast<int>(dispatch.scale_bytes / scale_piece_bytes_);
     num_pieces_ = 1 + num_id_pieces_ + num_weight_pieces_ + num_scale_pieces_;
+    inverse_ = Inverse(num_pieces_);
   }
 
-  // Whole warp: everything beside all rows of a token.
+  // Whole warp: everything beside all rows of a token; of several warps, each its share.
   __device__ void write(const Target* targets,
                         std::int64_t token,
                         const Entries& entries,
-                        int lane) const {
+                        int lane,
+                        int warp = 0,
+                        int num_warps = 1) const {
     const int total = entries.count * num_pieces_;
-    for (int first = 0; first < total; first += 32) {
+#pragma unroll 1
+    for (int first = warp * 32; first < total; first += num_warps * 32) {
       const int index = first + lane;
-      const RowEntry entry = entry_of(entries, min(index / num_pieces_, entries.count - 1));
-      if (index < total) write_piece(targets[entry.rank], token, entry, index % num_pieces_);
+      const int row = inverse_.quotient(index);
+      const RowEntry entry = entry_of(entries, min(row, entries.count - 1));
+      if (index < total) write_piece(targets[entry.rank], token, entry, index - row * num_pieces_);
     }
   }
 
@@ -185,6 +210,7 @@ class Metadata {
   int scale_piece_bytes_;
   int num_scale_pieces_;
   int num_pieces_;
+  Inverse inverse_;
 };
 
 }  // namespace ferry::cuda

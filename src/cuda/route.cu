@@ -198,9 +198,9 @@ __device__ bool plan_rows(const ExchangeView& exchange,
 }
 
 // The lowest rank with an invalid selection, or -1.
-__device__ int find_faulty_rank(const ExchangeView& exchange) {
+__device__ int find_faulty_rank(const ExchangeView& exchange, std::uint64_t sequence) {
   for (int rank = 0; rank < exchange.num_ranks; ++rank)
-    if (load_relaxed(&said_by(exchange, rank).words[GateSlot::kTopkFault]) != 0) return rank;
+    if (heard(said_by(exchange, sequence, rank), GateSlot::kTopkFault) != 0) return rank;
   return -1;
 }
 
@@ -239,7 +239,8 @@ __global__ void __launch_bounds__(kMeetThreads, 1)
   const std::uint64_t sequence = exchange.state->sequence + 1;
   const std::int64_t own_counts =
       exchange.gate.counts +
-      (static_cast<std::int64_t>(sequence % GateSlot::kRing) * exchange.num_ranks + exchange.rank) *
+      (static_cast<std::int64_t>(sequence % HeardSlot::kRing) * exchange.num_ranks +
+       exchange.rank) *
           exchange.gate.counts_pitch;
   for (int column = static_cast<int>(threadIdx.x); column < num_columns; column += kMeetThreads) {
     const std::int32_t sum = sum_chunks(route.chunk_counts + column, num_columns, num_chunks);
@@ -261,7 +262,7 @@ __global__ void __launch_bounds__(kMeetThreads, 1)
   if (!pass_gate(exchange, own, &is_route_refused)) return;
 
   const Counts counts{reinterpret_cast<const std::byte*>(exchange.arena) + exchange.gate.counts +
-                          static_cast<std::int64_t>(sequence % GateSlot::kRing) *
+                          static_cast<std::int64_t>(sequence % HeardSlot::kRing) *
                               exchange.num_ranks * exchange.gate.counts_pitch,
                       exchange.gate.counts_pitch, exchange.num_experts};
   const bool is_batch_refused = plan_rows(exchange, route, counts, totals, rows_of, &is_refused);
@@ -274,13 +275,12 @@ __global__ void __launch_bounds__(kMeetThreads, 1)
         static_cast<std::int32_t>(counts.of_expert(i / num_columns, i % num_columns));
   if (threadIdx.x == 0) {
     answer.is_refused = is_route_refused ? 1 : 0;
-    answer.fault_rank = find_faulty_rank(exchange);
+    answer.fault_rank = find_faulty_rank(exchange, sequence);
     answer.topk_fault = 0;
     if (answer.fault_rank >= 0) {
-      const GateSlot& said = said_by(exchange, answer.fault_rank);
-      answer.topk_fault = load_relaxed(&said.words[GateSlot::kTopkFault]);
-      answer.topk_expert =
-          static_cast<std::int64_t>(load_relaxed(&said.words[GateSlot::kTopkExpert]));
+      const HeardSlot& said = said_by(exchange, sequence, answer.fault_rank);
+      answer.topk_fault = heard(said, GateSlot::kTopkFault);
+      answer.topk_expert = static_cast<std::int64_t>(heard(said, GateSlot::kTopkExpert));
     }
     *route.has_error = is_route_refused || answer.fault_rank >= 0 || is_batch_refused ? 1U : 0U;
   }

@@ -39,35 +39,53 @@ __device__ inline uint4 scale_piece(uint4 piece, float weight, DType dtype) {
   return piece;
 }
 
-// --- quantisation: bf16 to e4m3 per 128 channels, half a warp a group, eight channels a lane -----
+// --- quantisation: bf16 to e4m3 per 128 channels ------------------------------------------------
 
-struct QuantizedPiece {
-  uint2 codes;               // eight e4m3
+// 16 bytes of bf16 a piece: eight channels.
+inline constexpr int kPieceChannels = 8;
+
+template <int kPieces>
+struct QuantizedPieces {
+  uint2 codes[kPieces];      // eight e4m3 each
   std::uint32_t scale_word;  // fp32 bits, or the exponent byte
 };
 
-// `values` are eight channels of this lane; lanes of one group are neighbours. Infinities and NaNs
-// do not count for the maximum.
-template <bool kIsUe8m0>
-__device__ QuantizedPiece quantize_piece(uint4 bf16) {
-  float values[8];
-  const auto* words = reinterpret_cast<const std::uint32_t*>(&bf16);
-  float amax = 0.0F;
+// The bits of the largest finite magnitude in a piece: they are ordered as the numbers are, and
+// those of infinities and NaNs lie above.
+inline constexpr std::uint32_t kBf16Infinity = 0x7F80;
+
+static __device__ __noinline__ std::uint32_t largest_finite_of(std::uint32_t a,
+                                                               std::uint32_t b,
+                                                               std::uint32_t c,
+                                                               std::uint32_t d) {
+  std::uint32_t most = 0;
+  for (const std::uint32_t word : {a, b, c, d})
+    for (const std::uint32_t magnitude : {word >> 16, word & 0xFFFFU})
+      if (magnitude < kBf16Infinity) most = max(most, magnitude);
+  return most;
+}
+
+__device__ __forceinline__ std::uint32_t largest_finite(const uint4& piece) {
+  const std::uint32_t words[4] = {piece.x & 0x7FFF7FFF, piece.y & 0x7FFF7FFF, piece.z & 0x7FFF7FFF,
+                                  piece.w & 0x7FFF7FFF};
+  const std::uint32_t both = __vmaxu2(__vmaxu2(words[0], words[1]), __vmaxu2(words[2], words[3]));
+  const std::uint32_t most = max(both >> 16, both & 0xFFFFU);
+  return most < kBf16Infinity ? most : largest_finite_of(words[0], words[1], words[2], words[3]);
+}
+
+// A lane holds kPieces neighbouring pieces, 16 / kPieces neighbouring lanes a group. NaN to 0x7F,
+// infinities to the largest number, as the conversion does by itself.
+template <bool kIsUe8m0, int kPieces>
+__device__ QuantizedPieces<kPieces> quantize(const uint4 (&bf16)[kPieces]) {
+  constexpr int kLanesPerGroup = static_cast<int>(kQuantizeGroup) / kPieceChannels / kPieces;
+  std::uint32_t most = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    values[2 * i] = __uint_as_float(words[i] << 16);
-    values[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
-  }
+  for (int p = 0; p < kPieces; ++p) most = max(most, largest_finite(bf16[p]));
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float magnitude = fabsf(values[i]);
-    if (magnitude <= 3.402823466e38F) amax = fmaxf(amax, magnitude);
-  }
-#pragma unroll
-  for (int offset = 8; offset > 0; offset /= 2)
-    amax = fmaxf(amax, __shfl_xor_sync(kAllLanes, amax, offset));
-  amax = fmaxf(amax, 1e-4F);
-  QuantizedPiece out;
+  for (int offset = kLanesPerGroup / 2; offset > 0; offset /= 2)
+    most = max(most, __shfl_xor_sync(kAllLanes, most, offset));
+  const float amax = fmaxf(__uint_as_float(most << 16), 1e-4F);
+  QuantizedPieces<kPieces> out;
   float scale;
   if constexpr (kIsUe8m0) {
     // ceil(log2(amax / 448)) by the bits of the number, rounded up to a power of two.
@@ -79,15 +97,15 @@ __device__ QuantizedPiece quantize_piece(uint4 bf16) {
     scale = __fdiv_rn(448.0F, amax);
     out.scale_word = __float_as_uint(__fmul_rn(amax, 1.0F / 448.0F));
   }
-  std::uint32_t packed[2] = {0, 0};
+  const auto pair = [&](std::uint32_t word) -> std::uint32_t {
+    const float2 scaled = make_float2(__fmul_rn(__uint_as_float(word << 16), scale),
+                                      __fmul_rn(__uint_as_float(word & 0xFFFF0000U), scale));
+    return __nv_cvt_float2_to_fp8x2(scaled, __NV_SATFINITE, __NV_E4M3);
+  };
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float value = __fmul_rn(values[i], scale);
-    std::uint32_t code = __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
-    if (values[i] != values[i]) code = 0x7F;
-    packed[i / 4] |= (code & 0xFFU) << (8 * (i % 4));
-  }
-  out.codes = make_uint2(packed[0], packed[1]);
+  for (int p = 0; p < kPieces; ++p)
+    out.codes[p] = make_uint2(pair(bf16[p].x) | pair(bf16[p].y) << 16,
+                              pair(bf16[p].z) | pair(bf16[p].w) << 16);
   return out;
 }
 

@@ -33,6 +33,7 @@ struct EngineConfig {
   std::int64_t max_scale_bytes = 0;
   std::int64_t memory_limit = 0;
   bool accepts_duplicates = false;
+  Mode mode = Mode::kHighThroughput;
   bool is_low_latency = false;  // with fixed regions: LowLatencyForm::kExpand
   RowOrder row_order = RowOrder::kRankAscending;
   int num_threads = 1;  // CPU

@@ -84,6 +84,7 @@ ExchangeImpl::ExchangeImpl(std::shared_ptr<GroupImpl> group, const ExchangeConfi
   engine_config.max_tokens = config_.max_tokens;
   engine_config.memory_limit = config_.memory_limit;
   engine_config.accepts_duplicates = config_.duplicates == Duplicates::kAccept;
+  engine_config.mode = config_.mode;
   engine_config.is_low_latency = plan_.is_low_latency_expand;
   engine_config.row_order = config_.row_order;
   engine_config.num_sms = config_.num_sms;

@@ -45,12 +45,12 @@ LowLatencyRecord make_low_latency_record(const ArenaShape& shape) {
 GpuGateLayout make_gpu_gate(const ArenaShape& shape, LayoutBuilder& ranges) {
   const std::int64_t num_ranks = shape.num_ranks;
   GpuGateLayout gate;
-  gate.slots = ranges.take(GateSlot::kRing * num_ranks * std::int64_t{sizeof(GateSlot)});
-  gate.done = ranges.take(num_ranks * GpuGateLayout::kDonePitch);
+  gate.slots = ranges.take(HeardSlot::kRing * num_ranks * std::int64_t{sizeof(HeardSlot)});
+  gate.done = ranges.take(num_ranks * GpuGateLayout::kDoneWords * 8);
   gate.counts_pitch =
       LayoutBuilder::align_up(4 * (std::int64_t{shape.num_experts} + num_ranks), 128);
-  gate.counts = ranges.take(GateSlot::kRing * num_ranks * gate.counts_pitch);
-  gate.error_text = ranges.take(GateSlot::kRing * GpuGateLayout::kErrorTextBytes);
+  gate.counts = ranges.take(HeardSlot::kRing * num_ranks * gate.counts_pitch);
+  gate.error_text = ranges.take(HeardSlot::kRing * GpuGateLayout::kErrorTextBytes);
   return gate;
 }
 

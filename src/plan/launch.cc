@@ -16,7 +16,8 @@ int pick_blocks(const LaunchInput& input) {
   const int sms =
       input.wanted_sms > 0 ? std::min(input.wanted_sms, input.num_sms) : std::min(kSmsAlone, share);
   // A few tokens are spread as wide as they go.
-  return static_cast<int>(std::clamp<std::int64_t>(input.num_tokens, 1, sms));
+  return static_cast<int>(
+      std::clamp<std::int64_t>(input.num_tokens, 1, std::min(sms, input.most_blocks)));
 }
 
 }  // namespace
@@ -38,6 +39,14 @@ LaunchSize pick_combine_launch(const LaunchInput& input) {
   size.num_warps = kMostWarps;
   size.shared_bytes = std::min(kExclusiveSharedBytes, input.shared_bytes);
   size.num_blocks = pick_blocks(input);
+  return size;
+}
+
+TeamLaunchSize pick_team_launch(const LaunchInput& input, int most_teams) {
+  TeamLaunchSize size;
+  size.num_blocks = pick_blocks(input);
+  const std::int64_t share = (input.num_tokens + size.num_blocks - 1) / size.num_blocks;
+  size.num_teams = static_cast<int>(std::clamp<std::int64_t>(share, 1, most_teams));
   return size;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace ferry::plan {
 
@@ -9,6 +10,7 @@ struct LaunchInput {
   int num_sms = 0;       // of the GPU
   int ranks_on_gpu = 1;  // that share it
   int wanted_sms = 0;    // the configuration's; 0: choose
+  int most_blocks = std::numeric_limits<int>::max();
   std::int64_t num_tokens = 0;
   std::int64_t warp_bytes = 0;    // of shared memory that a warp needs for its rows
   std::int64_t shared_bytes = 0;  // of shared memory that a block may have
@@ -30,5 +32,13 @@ struct LaunchSize {
 // Combine: 16 warps of registers a block, and shared memory asked for so that no two blocks meet on
 // one multiprocessor.
 [[nodiscard]] LaunchSize pick_combine_launch(const LaunchInput& input);
+
+struct TeamLaunchSize {
+  int num_blocks = 1;
+  int num_teams = 1;  // a block
+};
+
+// Low-latency dispatch: tokens are spread as wide as they go, then one to each team of a block.
+[[nodiscard]] TeamLaunchSize pick_team_launch(const LaunchInput& input, int most_teams);
 
 }  // namespace ferry::plan

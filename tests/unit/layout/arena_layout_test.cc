@@ -71,10 +71,10 @@ TEST(ArenaLayout, PutsAGpusGatesBeforeItsDeliveriesWithoutOverlap) {
   const GpuGateLayout& gate = layout.gpu_gate;
 
   const std::vector<std::pair<std::int64_t, std::int64_t>> ranges = {
-      {gate.slots, GateSlot::kRing * 8 * std::int64_t{sizeof(GateSlot)}},
-      {gate.done, 8 * GpuGateLayout::kDonePitch},
-      {gate.counts, GateSlot::kRing * 8 * gate.counts_pitch},
-      {gate.error_text, GateSlot::kRing * GpuGateLayout::kErrorTextBytes},
+      {gate.slots, HeardSlot::kRing * 8 * std::int64_t{sizeof(HeardSlot)}},
+      {gate.done, 8 * GpuGateLayout::kDoneWords * 8},
+      {gate.counts, HeardSlot::kRing * 8 * gate.counts_pitch},
+      {gate.error_text, HeardSlot::kRing * GpuGateLayout::kErrorTextBytes},
       {layout.deliveries[0], layout.delivery.bytes}};
   for (std::size_t i = 0; i + 1 < ranges.size(); ++i)
     EXPECT_LE(ranges[i].first + ranges[i].second, ranges[i + 1].first) << i;
