@@ -82,5 +82,43 @@ TEST(CombineLaunch, KeepsBlocksApart) {
   EXPECT_GT(2 * size.shared_bytes, 227 * 1024);
 }
 
+TEST(TeamLaunch, SpreadsTokensWideAndThenOverTeams) {
+  LaunchInput input = standard_input();
+  input.ranks_on_gpu = 8;
+  input.num_tokens = 128;
+
+  EXPECT_EQ(pick_team_launch(input, 8).num_blocks, 16);
+  EXPECT_EQ(pick_team_launch(input, 8).num_teams, 8);
+  input.num_tokens = 20;
+  EXPECT_EQ(pick_team_launch(input, 8).num_blocks, 16);
+  EXPECT_EQ(pick_team_launch(input, 8).num_teams, 2);
+  input.num_tokens = 3;
+  EXPECT_EQ(pick_team_launch(input, 8).num_blocks, 3);
+  EXPECT_EQ(pick_team_launch(input, 8).num_teams, 1);
+}
+
+TEST(TeamLaunch, LeavesMoreTokensThanTeamsToLaterRounds) {
+  LaunchInput input = standard_input();
+  input.num_tokens = 4096;
+
+  EXPECT_EQ(pick_team_launch(input, 8).num_teams, 8);
+}
+
+TEST(TeamLaunch, HasABlockForARankWithoutTokens) {
+  LaunchInput input = standard_input();
+  input.num_tokens = 0;
+
+  EXPECT_EQ(pick_team_launch(input, 8).num_blocks, 1);
+  EXPECT_EQ(pick_team_launch(input, 8).num_teams, 1);
+}
+
+TEST(TeamLaunch, KeepsToTheMostBlocks) {
+  LaunchInput input = standard_input();
+  input.wanted_sms = 100;
+  input.most_blocks = 32;
+
+  EXPECT_EQ(pick_team_launch(input, 8).num_blocks, 32);
+}
+
 }  // namespace
 }  // namespace ferry::plan
