@@ -57,8 +57,14 @@ class Core:
         """Calls free(*arguments) now or, if a call is under way, before the next one."""
         if not _library.may_free(self.pid):
             return
-        self._dropped.append((free, arguments))
-        self.collect()
+        if self.lock.acquire(blocking=False):
+            try:
+                free(*arguments)
+            finally:
+                self.lock.release()
+        else:
+            self._dropped.append((free, arguments))
+            self.collect()  # the other thread may be past its own look at the queue
 
     def collect(self) -> None:
         while self._dropped and self.lock.acquire(blocking=False):

@@ -161,13 +161,22 @@ class Exchange:
                           scale_layout: Union[ScaleLayout, str], gaps: Union[Gaps, str],
                           scale_by_weights: bool, outputs: Optional[DeliveryOutputs],
                           timeout_ms: int) -> Optional[DispatchOptionsStruct]:
-        options = DispatchOptionsStruct(
-            topk_weights=to_packed_or_none("topk_weights", topk_weights),
-            scales=to_packed_or_none("scales", scales),
-            quantize=to_enum(Quantize, "quantize", quantize),
-            scale_layout=to_enum(ScaleLayout, "scale_layout", scale_layout),
-            gaps=to_enum(Gaps, "gaps", gaps), scale_by_weights=int(bool(scale_by_weights)),
-            timeout_ms=timeout_ms)
+        options = DispatchOptionsStruct()
+        # Only what is given: each field that is set costs a part of a microsecond.
+        if topk_weights is not None:
+            options.topk_weights = to_packed("topk_weights", topk_weights)
+        if scales is not None:
+            options.scales = to_packed("scales", scales)
+        if quantize is not Quantize.NONE:
+            options.quantize = to_enum(Quantize, "quantize", quantize)
+        if scale_layout is not ScaleLayout.ROW_MAJOR:
+            options.scale_layout = to_enum(ScaleLayout, "scale_layout", scale_layout)
+        if gaps is not Gaps.UNDEFINED:
+            options.gaps = to_enum(Gaps, "gaps", gaps)
+        if scale_by_weights:
+            options.scale_by_weights = 1
+        if timeout_ms:
+            options.timeout_ms = timeout_ms
         if outputs is not None:
             options.outputs = ctypes.pointer(_to_outputs(outputs))
         return options

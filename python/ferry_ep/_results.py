@@ -8,8 +8,7 @@ from typing import Any, Callable, Generic, List, Optional, Sequence, TypeVar
 from . import _library
 from ._config import Counters, read_counters
 from ._core import Core, Handle, Lease
-from ._device import Device
-from ._enums import DeviceKind, DType, Layout, Sizing
+from ._enums import DType, Layout, Sizing
 from ._errors import InvalidArgumentError
 from ._library import check, lib
 from ._structs import TensorStruct
@@ -88,8 +87,10 @@ class Delivery:
         check(function(self._handle.alive(), ctypes.byref(struct)))
         if struct.num_dims == 0:
             return None
-        lease = Lease(self._handle.core.arena, (self._handle, self._outputs))
-        return self._framework.view(to_tensor(struct, lease))
+        core, n = self._handle.core, struct.num_dims
+        lease = Lease(core.arena, (self._handle, self._outputs))
+        return self._framework.view(Tensor(struct.data or 0, DType(struct.dtype), struct.shape[:n],
+                                           struct.strides[:n], core.device, lease))
 
     @property
     def tokens(self) -> Any:
@@ -153,12 +154,6 @@ class Delivery:
     def release(self) -> None:
         """Makes room in the ring of three once every tensor taken from this is gone as well."""
         self._handle = self._handle.given_back()
-
-
-def to_tensor(struct: TensorStruct, owner: Any) -> Tensor:
-    n = struct.num_dims
-    return Tensor(struct.data or 0, DType(struct.dtype), struct.shape[:n], struct.strides[:n],
-                  Device(DeviceKind(struct.device_kind), struct.device_index), owner)
 
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ class SizedStruct(ctypes.Structure):
     """Begins with its size, which is set here; every other field starts as zero, its default."""
 
     def __init__(self, **fields: object) -> None:
-        super().__init__(**fields)
-        self.struct_bytes = ctypes.sizeof(self)
+        super().__init__(ctypes.sizeof(self), **fields)
 
 
 class TensorStruct(SizedStruct):

@@ -48,6 +48,10 @@ class Tensor:
         return Tensor(data_ptr, dtype, shape, dense_strides(shape), Device.cpu(), memory)
 
     @property
+    def is_dense(self) -> bool:
+        return self.strides == dense_strides(self.shape)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes from the first to the last element."""
         if 0 in self.shape:
@@ -137,6 +141,8 @@ _nothing = ctypes.create_string_buffer(8)
 
 
 def dense_strides(shape: Sequence[int]) -> Tuple[int, ...]:
+    if len(shape) == 2:
+        return (shape[1], 1)
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)

@@ -16,7 +16,7 @@ from ._enums import DeviceKind, DType, to_enum
 from ._errors import InvalidArgumentError
 from ._foreign import read_cuda_array_interface, read_dlpack, read_memory
 from ._structs import MAX_DIMS, TensorStruct
-from ._tensor import Tensor
+from ._tensor import Tensor, dense_strides
 
 _PACKED = struct.Struct("@NPii4q4qii")
 assert _PACKED.size == ctypes.sizeof(TensorStruct)
@@ -121,14 +121,33 @@ _NUMPY_DTYPES = {
 }
 
 
+_numpy_dtypes: Dict[Any, DType] = {}  # a dtype's own name takes microseconds
+_CPU = Device.cpu()
+
+
+def _learn_numpy_dtype(name: str, dtype: Any) -> DType:
+    own = _NUMPY_DTYPES.get(dtype.name)
+    if own is None or not dtype.isnative:
+        raise _unknown_dtype(name, dtype)
+    _numpy_dtypes[dtype] = own
+    return own
+
+
+def _pack_numpy(name: str, tensor: Any, dtype: Optional[DType]) -> bytes:
+    own = _numpy_dtypes.get(tensor.dtype) or _learn_numpy_dtype(name, tensor.dtype)
+    interface = tensor.__array_interface__
+    shape, strides = interface["shape"], interface["strides"]
+    if strides is None:
+        steps = dense_strides(shape)
+    else:
+        steps = _element_strides(name, strides, own.num_bytes)
+    return _pack_checked(name, interface["data"][0], own, shape, steps, _CPU, dtype)
+
+
 def _pack_other(name: str, tensor: Any, dtype: Optional[DType]) -> bytes:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(tensor, numpy.ndarray):
-        own = _NUMPY_DTYPES.get(tensor.dtype.name)
-        if own is None or not tensor.dtype.isnative:
-            raise _unknown_dtype(name, tensor.dtype)
-        strides = _element_strides(name, tensor.strides, tensor.itemsize)
-        return _pack_checked(name, tensor.ctypes.data, own, tensor.shape, strides, Device.cpu(), dtype)
+        return _pack_numpy(name, tensor, dtype)
     if isinstance(tensor, Typed):
         if dtype is not None:
             raise InvalidArgumentError(f"{name} is a Typed of a Typed, expected a Typed of a tensor")
@@ -172,7 +191,7 @@ def _element_strides(name: str, strides: Sequence[int], itemsize: int) -> Tuple[
         if stride % itemsize:
             raise InvalidArgumentError(f"{name} has a stride of {stride} bytes, expected a multiple "
                                        f"of its {itemsize}-byte elements")
-    return tuple(stride // itemsize for stride in strides)
+    return tuple([stride // itemsize for stride in strides])
 
 
 def _retyped(name: str, own: DType, dtype: Optional[DType]) -> int:
@@ -279,12 +298,17 @@ def torch_dtype(dtype: DType) -> Any:
     """The torch dtype of `dtype`; bytes where this torch is too old to have it."""
     torch = sys.modules["torch"]
     names = _TORCH_NAMES[dtype]
-    return next(getattr(torch, name) for name in names if hasattr(torch, name))
+    found = next(getattr(torch, name) for name in names if hasattr(torch, name))
+    _torch_dtype_of[dtype] = found
+    return found
+
+
+_torch_dtype_of: Dict[DType, Any] = {}
 
 
 def _view_torch(tensor: Tensor) -> Any:
     torch = sys.modules["torch"]
-    dtype = torch_dtype(tensor.dtype)
+    dtype = _torch_dtype_of.get(tensor.dtype) or torch_dtype(tensor.dtype)
     if 0 in tensor.shape:
         return torch.empty(tensor.shape, dtype=dtype, device=str(tensor.device))
     if tensor.device.kind is DeviceKind.CPU:
@@ -292,6 +316,8 @@ def _view_torch(tensor: Tensor) -> Any:
     else:
         with torch.cuda.device(tensor.device.index):
             flat = torch.as_tensor(tensor.flat_bytes(), device=str(tensor.device)).view(dtype)
+    if tensor.is_dense:
+        return flat.view(tensor.shape)
     return flat.as_strided(tensor.shape, tensor.strides)
 
 
