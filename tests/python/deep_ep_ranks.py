@@ -4,8 +4,10 @@ A check is a function of a test module that takes a Ranks object. DEEP_EP_TEST_D
 tensors on GPUs, which the ranks share in turn; DEEP_EP_TEST_RANKS=8 changes their number.
 """
 
+import atexit
 import importlib
 import multiprocessing
+import multiprocessing.connection
 import os
 import socket
 import traceback
@@ -109,6 +111,7 @@ class RankProcesses:
         self._processes, self._pipes = [], []
 
     def _start(self):
+        os.environ.setdefault("FERRY_TIMEOUT_MS", "20000")  # a defect ends the test
         port = free_port()
         for rank in range(self._num_ranks):
             own, others = self._context.Pipe()
@@ -128,22 +131,15 @@ class RankProcesses:
         return [answer] if answer else []
 
 
+_ranks = RankProcesses(NUM_RANKS)  # started by the first check, shared by all test modules
+atexit.register(_ranks.stop)
+
+
 class RankTest(unittest.TestCase):
     """check(function) runs a function of the test's module on every rank."""
 
-    num_ranks = NUM_RANKS
-
-    @classmethod
-    def setUpClass(cls):
-        os.environ.setdefault("FERRY_TIMEOUT_MS", "20000")  # a defect ends the test
-        cls._ranks = RankProcesses(cls.num_ranks)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls._ranks.stop()
-
     def check(self, function, *arguments):
-        failure = self._ranks.run(function.__module__, function.__name__, *arguments)
+        failure = _ranks.run(function.__module__, function.__name__, *arguments)
         if failure:
             self.fail(failure)
 
