@@ -22,6 +22,8 @@ RUN_ELSEWHERE = {
     "cmake": ".ci/run builds with the same commands",
     "ninja": ".ci/run builds with the same commands",
     "mpirun": "tests/ranks, where Open MPI is installed",
+    "pip": "tests/python/wheel_test.py",
+    "python": "tests/python: the programs of examples/, wheel_test.py, and benchmarks/ by hand",
     "benchmarks/compare_mpi": "by hand; the figures name machine and date",
 }
 MARKS = ("needs hardware", "needs a cluster")
