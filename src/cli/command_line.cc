@@ -17,6 +17,7 @@ constexpr void (*kCommands[])(CLI::App&, Invocation&) = {
     add_env_command,
     add_facts_command,
     add_topo_command,
+    add_install_command,
     add_version_command,
 };
 // clang-format on
