@@ -121,13 +121,14 @@ std::int64_t Engine::offer_rows(const engine::CombineOperation& combine,
               "bytes; try: y from allocate(), or a larger memory_limit",
               rank(), human_bytes(need), need, layout_.staging_bytes);
   check(launch_staging_wait(view_, stream), "waiting for the staging area");
-  if (num_rows > 0)
-    check(cudaMemcpy2DAsync(arena_.base() + layout_.staging[0],
-                            static_cast<std::size_t>(combine.row_bytes), combine.y,
-                            static_cast<std::size_t>(combine.y_pitch),
-                            static_cast<std::size_t>(combine.row_bytes),
-                            static_cast<std::size_t>(num_rows), cudaMemcpyDeviceToDevice, stream),
-          "staging y");
+  check_aligned("y", combine.y, combine.y_pitch);
+  const bool is_padded = route.shape.layout == Layout::kPadded;
+  const std::int64_t num_local = is_padded ? route.num_local_experts(rank()) : 0;
+  const StageView stage{
+      combine.y,         combine.y_pitch, arena_.base() + layout_.staging[0],
+      combine.row_bytes, num_rows,        num_local > 0 ? num_rows / num_local : 0};
+  check(launch_stage(route.view, stage, config_.num_sms > 0 ? config_.num_sms : num_sms_, stream),
+        "staging y");
   return layout_.staging[0];
 }
 

@@ -125,7 +125,23 @@ struct TransposeView {
 };
 cudaError_t launch_transpose(const TransposeView& view, cudaStream_t stream);
 
-// --- combine (combine.cu) ----------------------------------------------------------------------
+// --- combine (combine.cu, combine_stage.cu) -----------------------------------------------------
+
+// Rows of a y outside the arena, to be copied into it. Addresses and pitch are multiples of 16
+// bytes.
+struct StageView {
+  const std::byte* y;
+  std::int64_t y_pitch;
+  std::byte* to;  // rows lie row_bytes apart
+  std::int64_t row_bytes;
+  std::int64_t num_rows;
+  std::int64_t rows_per_expert;  // of kPadded; else 0
+};
+// Copies the rows that were delivered.
+cudaError_t launch_stage(const RouteView& route,
+                         const StageView& stage,
+                         int num_sms,
+                         cudaStream_t stream);
 
 struct CombineView {
   std::byte* out;
