@@ -129,7 +129,7 @@ class Exchange:
         """
         options = self._dispatch_options(topk_weights, scales, quantize, scale_layout, gaps,
                                          scale_by_weights, outputs, timeout_ms)
-        self._retain(stream, x, topk_weights, scales)
+        self._retain(stream, x, topk_weights, scales, *_given(outputs))
         handle = self._begin(lib.ferry_exchange_dispatch, route._handle.alive(), to_packed("x", x),
                              options, self._stream(stream))
         return Delivery(Handle(self._core, handle, lib.ferry_delivery_free), framework_of(x), outputs)
@@ -143,7 +143,7 @@ class Exchange:
         """dispatch() in two parts; no compute unit is held between begin and finish."""
         options = self._dispatch_options(topk_weights, scales, quantize, scale_layout, gaps,
                                          scale_by_weights, outputs, timeout_ms)
-        self._retain(stream, x, topk_weights, scales)
+        self._retain(stream, x, topk_weights, scales, *_given(outputs))
         handle = self._begin(lib.ferry_exchange_begin_dispatch, route._handle.alive(),
                              to_packed("x", x), options, self._stream(stream))
         framework = framework_of(x)
@@ -390,6 +390,12 @@ def _make_config(config: Optional[ExchangeConfig], fields: Dict[str, Any]) -> Ex
     if config is None:
         return ExchangeConfig(**fields)
     return dataclasses.replace(config, **fields)
+
+
+def _given(outputs: Optional[DeliveryOutputs]) -> Tuple[Any, ...]:
+    if outputs is None:
+        return ()
+    return outputs.tokens, outputs.scales, outputs.topk_idx, outputs.topk_weights
 
 
 def _to_outputs(outputs: DeliveryOutputs) -> DeliveryOutputsStruct:

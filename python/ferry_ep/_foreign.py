@@ -54,6 +54,18 @@ def _cuda_index(tensor: Any) -> int:
     return index if isinstance(index, int) else 0
 
 
+def is_read_only(tensor: Any) -> bool:
+    """Whether an array interface or a buffer says that its memory must not be written."""
+    for name in ("__array_interface__", "__cuda_array_interface__"):
+        interface = getattr(tensor, name, None)
+        if interface is not None:
+            return bool(interface["data"][1])
+    try:
+        return memoryview(tensor).readonly
+    except TypeError:
+        return False
+
+
 # ---- DLPack --------------------------------------------------------------------------------------
 
 
@@ -144,7 +156,10 @@ def read_memory(name: str, tensor: Any) -> Read:
             raise InvalidArgumentError(f"{name} is a buffer of elements '{code}', expected a real type "
                                        "of 1, 2 or 4 bytes or int64")
         shape = tuple(view.shape[: view.ndim])
-        steps = tuple(step // view.itemsize for step in view.strides[: view.ndim])
+        if view.strides:
+            steps = tuple(step // view.itemsize for step in view.strides[: view.ndim])
+        else:  # ctypes says so of its dense arrays
+            steps = dense_strides(shape)
         return view.buf or 0, dtype, shape, steps, Device.cpu()
     finally:
         ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 from ._device import Device
 from ._enums import DeviceKind, DType, to_enum
 from ._errors import InvalidArgumentError
-from ._foreign import read_cuda_array_interface, read_dlpack, read_memory
+from ._foreign import is_read_only, read_cuda_array_interface, read_dlpack, read_memory
 from ._structs import MAX_DIMS, TensorStruct
 from ._tensor import Tensor, dense_strides
 
@@ -60,14 +60,13 @@ def to_packed_output(name: str, tensor: Any) -> Optional[bytes]:
     if tensor is None:
         return None
     inner = tensor.tensor if isinstance(tensor, Typed) else tensor
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(inner, numpy.ndarray) and not inner.flags.writeable:
-        raise InvalidArgumentError(f"{name} is a read-only array, expected one that can be written")
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(inner, torch.Tensor):
         if inner.requires_grad and torch.is_grad_enabled() and inner.is_leaf:
             raise InvalidArgumentError(f"{name} is a leaf that requires grad, expected a tensor that "
                                        "can be written; try: torch.no_grad()")
+    elif is_read_only(inner):
+        raise InvalidArgumentError(f"{name} is read-only, expected memory that can be written")
     return to_packed(name, tensor)
 
 

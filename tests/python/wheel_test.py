@@ -65,6 +65,8 @@ class Wheel(unittest.TestCase):
              "--config-settings", f"build-dir={work / 'tree'}", "--config-settings", "cmake.define.FERRY_WERROR=ON",
              "--config-settings", "cmake.define.FERRY_WITH_CUDA=OFF"],
             capture_output=True, text=True, check=False, env=cls.environment)
+        if "No matching distribution found for scikit-build-core" in done.stderr:
+            raise unittest.SkipTest("pip reaches no package index that has scikit-build-core")
         if done.returncode != 0:
             raise AssertionError(f"pip wheel failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
         (cls.wheel,) = (work / "wheels").iterdir()
