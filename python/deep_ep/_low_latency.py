@@ -7,7 +7,12 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 
 import ferry_ep
-from deep_ep._low_latency_delivery import LowLatencyDelivery, RowFormat
+from deep_ep._low_latency_delivery import (
+    LowLatencyDelivery,
+    RangeConstants,
+    RowFormat,
+    make_range_constants,
+)
 from deep_ep._refusal import Refused, require
 from deep_ep._routes import KeptRoute, find_route, keep_route
 from deep_ep._streams import is_capturing
@@ -37,6 +42,8 @@ class LowLatencyMode:
         self._shape: Optional[Shape] = None
         self._exchange: Any = None
         self._generation = object()
+        self._constants: RangeConstants
+        self._own_rank: torch.Tensor
         self._graph_outputs: List[torch.Tensor] = []
         self._num_graph_outputs_given = 0
         self._combine_buffers: List[torch.Tensor] = []
@@ -59,17 +66,13 @@ class LowLatencyMode:
         tokens = self._make_tokens((num_local, rows_per_expert, shape.hidden), row_format.dtype)
         places = torch.empty((num_local, rows_per_expert), dtype=torch.int32, device=self._device)
         delivery = LowLatencyDelivery(
-            row_format, tokens, keep_route(places, kept), self.num_ranks, shape.max_tokens
-        )
-        # Rows are sorted by source; which one a row is of travels where its weight would.
-        source = torch.full(
-            tuple(topk_idx.shape), float(self._group.rank), dtype=torch.float32, device=self._device
+            row_format, tokens, keep_route(places, kept), self._constants
         )
         pending = self._call(
             lambda: self._exchange.begin_dispatch(
                 kept.route,
                 x,
-                topk_weights=source,
+                topk_weights=self._own_rank[: topk_idx.size(0)],
                 quantize=row_format.quantize,
                 outputs=ferry_ep.DeliveryOutputs(tokens=row_format.as_written(tokens)),
             )
@@ -155,6 +158,16 @@ class LowLatencyMode:
         )
         self._shape = shape
         self._generation = object()
+        self._constants = make_range_constants(
+            num_local, self.num_ranks, shape.max_tokens, self._device
+        )
+        # Rows are sorted by source; which one a row is of travels where its weight would.
+        self._own_rank = torch.full(
+            (shape.max_tokens, shape.num_topk),
+            float(self._group.rank),
+            dtype=torch.float32,
+            device=self._device,
+        )
 
     def _make_tokens(self, shape: Tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Memory for delivered rows: in the arena, which peers write, or torch's where that is full.

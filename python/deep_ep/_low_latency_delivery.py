@@ -43,6 +43,25 @@ class RowFormat(NamedTuple):
         return ferry_ep.Typed(tokens.view(torch.uint8), "fp8_e4m3")
 
 
+class RangeConstants(NamedTuple):
+    """What layout ranges are computed with, the same for every dispatch of a shape."""
+
+    sources: torch.Tensor  # float32 [E_l, R + 1], each row 0..R
+    nowhere: torch.Tensor  # float32, R: behind the rows of every source
+    row: torch.Tensor  # int32 [R * Tm], 0..R * Tm - 1
+
+
+def make_range_constants(
+    num_local: int, num_ranks: int, max_tokens: int, device: torch.device
+) -> RangeConstants:
+    sources = torch.arange(num_ranks + 1, dtype=torch.float32, device=device)
+    return RangeConstants(
+        sources.repeat(num_local, 1),
+        torch.full((), float(num_ranks), dtype=torch.float32, device=device),
+        torch.arange(num_ranks * max_tokens, dtype=torch.int32, device=device),
+    )
+
+
 class LowLatencyDelivery:
     """Tensors that exist when the dispatch begins and hold their values when it is finished."""
 
@@ -51,12 +70,13 @@ class LowLatencyDelivery:
         row_format: RowFormat,
         tokens: torch.Tensor,
         source_token: torch.Tensor,
-        num_ranks: int,
-        max_tokens: int,
+        constants: RangeConstants,
     ) -> None:
         num_local, rows_per_expert, hidden = tokens.shape
         device = tokens.device
+        num_ranks = constants.sources.size(1) - 1
         self._format = row_format
+        self._constants = constants
         self.tokens = tokens
         self.source_token = source_token  # int32 [E_l, R * Tm]
         self.counts = torch.empty((num_local,), dtype=torch.int32, device=device)
@@ -91,15 +111,12 @@ class LowLatencyDelivery:
         return (exponents << _EXPONENT_SHIFT).view(torch.float32)
 
     def _fill_layout_range(self, source_rank: torch.Tensor) -> None:
-        """From each row's source: per expert and source the number of rows, and above it the first."""
-        num_local, num_ranks = self.layout_range.shape
-        row = torch.arange(source_rank.size(1), dtype=torch.int32, device=source_rank.device)
+        """Per expert and source the number of its rows, and above it the first.
+
+        Rows are sorted by source: where each begins is found by bisection.
+        """
+        sources, nowhere, row = self._constants
         is_row = row < self.counts.unsqueeze(1)
-        source = torch.where(is_row, source_rank, torch.full_like(source_rank, num_ranks)).long()
-        counts = torch.zeros(
-            (num_local, num_ranks + 1), dtype=torch.int64, device=source_rank.device
-        )
-        counts.scatter_add_(1, source, torch.ones_like(source))
-        counts = counts[:, :num_ranks]
-        begins = counts.cumsum(dim=1) - counts
-        self.layout_range.copy_((begins << _BEGIN_SHIFT) + counts)
+        begins = torch.searchsorted(torch.where(is_row, source_rank, nowhere), sources)
+        first = begins[:, :-1]
+        torch.add(first << _BEGIN_SHIFT, begins[:, 1:] - first, out=self.layout_range)

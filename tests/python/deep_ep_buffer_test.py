@@ -183,12 +183,13 @@ PROGRAM = """
 class Processes(unittest.TestCase):
     """Two ranks without a process group, which meet at an address of the environment."""
 
-    def run_two(self, how):
+    def run_two(self, how, launcher=None):
+        """launcher(rank): further variables."""
         environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
                        "FERRY_TIMEOUT_MS": "20000", "NVSHMEM_QP_DEPTH": "2048"}
         processes = [
             subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM), str(rank), how],
-                             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env={**environment, **(launcher(rank) if launcher else {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              text=True)
             for rank in range(2)
         ]
@@ -198,8 +199,12 @@ class Processes(unittest.TestCase):
         for out, errors, code in self.run_two("exit"):
             self.assertEqual((out, errors, code), ("2\n", "", 0))
 
-    def test_they_destroy_at_exit(self):
-        for out, errors, code in self.run_two("atexit"):
+    def test_they_meet_as_torchrun_says_and_destroy_at_exit(self):
+        def torchrun(rank):
+            return {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": "2"}
+
+        for out, errors, code in self.run_two("atexit", torchrun):
             self.assertEqual((out, errors, code), ("2\n", "", 0))
 
     def test_a_killed_peer_is_an_error_and_no_hang(self):
