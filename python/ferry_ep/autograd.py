@@ -72,7 +72,7 @@ def _used(delivery: Delivery, weights: Any) -> Any:
     return weights.masked_fill_(row_expert < 0, 0)
 
 
-class _Dispatch(torch.autograd.Function):
+class _Dispatch(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, route: Route, results: Any, x: torch.Tensor,
                 topk_weights: Optional[torch.Tensor]) -> Any:
@@ -92,7 +92,7 @@ class _Dispatch(torch.autograd.Function):
         return None, None, None, grad_x, grad_topk
 
 
-class _Combine(torch.autograd.Function):
+class _Combine(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, exchange: Exchange, route: Route, y: torch.Tensor,
                 topk_weights: Optional[torch.Tensor]) -> Any:
