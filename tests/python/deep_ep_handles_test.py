@@ -1,12 +1,13 @@
 """Handles that outlive calls, autograd, buffers and threads; asynchronous chains."""
 
 import threading
+import unittest
 
 import torch
 
 from deep_ep_batches import Batch, assert_same, random_rows
 from deep_ep_oracle import Oracle
-from deep_ep_ranks import RankTest
+from deep_ep_ranks import DEVICE, RankTest
 
 MIB = 1 << 20
 
@@ -211,6 +212,41 @@ def check_two_threads(ranks):
         raise failures[0]
 
 
+def check_graph(ranks):
+    """Layout, dispatch with a fixed number of rows, combine and a cached dispatch in one CUDA graph."""
+    buffer, batch = make_buffer(ranks), Batch(ranks, 9)
+
+    def step():
+        x, idx, _, _, handle, _ = batch.dispatch(buffer, num_worst_tokens=16 * ranks.num_ranks)
+        return x, idx, buffer.combine(x, handle)[0], buffer.dispatch(batch.x, handle=handle)[0]
+
+    step()
+    refused = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(refused):
+            batch.dispatch(buffer)
+        raise RuntimeError("a dispatch that waits was captured")
+    except AssertionError as error:
+        assert "num_worst_tokens" in str(error), error
+    torch.cuda.synchronize()
+    ranks.barrier()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x, idx, out, again = step()
+    for _ in range(10):
+        other = Batch(ranks, 9)
+        batch.x.copy_(other.x)
+        batch.topk.copy_(other.topk)
+        graph.replay()
+        eager = other.dispatch(buffer)  # between two replays
+        num_rows = eager[0].size(0)
+        assert_same(x[:num_rows], eager[0].cpu())
+        assert_same(again[:num_rows], eager[0].cpu())
+        assert_same(idx[:num_rows], eager[1].cpu())
+        assert bool((idx[num_rows:] == -1).all())
+        assert_same(out, buffer.combine(eager[0], eager[4])[0].cpu())
+
+
 def check_memory_does_not_grow(ranks):
     """Nothing of a call is kept: neither its tensors nor its routes."""
     import gc
@@ -249,6 +285,10 @@ class Handles(RankTest):
 
     def test_two_threads_take_turns_on_one_buffer(self):
         self.check(check_two_threads)
+
+    @unittest.skipUnless(DEVICE == "cuda", "CUDA graphs need DEEP_EP_TEST_DEVICE=cuda")
+    def test_a_normal_step_is_captured_and_replayed(self):
+        self.check(check_graph)
 
     def test_a_call_keeps_nothing(self):
         self.check(check_memory_does_not_grow)

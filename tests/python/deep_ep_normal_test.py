@@ -47,6 +47,18 @@ def check_grid(ranks):
             assert_same(weights, own.cpu(), "combined_topk_weights")
 
 
+def check_pairs(ranks):
+    """Process groups of two, each with batches and buffers of its own at the same time."""
+    pair = ranks.pair()
+    for num_local in (1, 8):
+        buffer = make_buffer(pair)
+        batch = Batch(pair, 5 + 9 * ranks.rank, num_topk=2, num_local=num_local)
+        result = batch.dispatch(buffer)
+        oracle = check_received(pair, batch, result)
+        out = buffer.combine(result[0], result[4])[0]
+        assert_same(out, oracle.combined(pair.rank, pair.gather(result[0])))
+
+
 def check_layout(ranks):
     buffer = make_buffer(ranks)
     batch = Batch(ranks, 20)
@@ -222,6 +234,9 @@ def check_refusals(ranks):
 class Normal(RankTest):
     def test_rows_ids_weights_and_counts_are_the_oracles_on_a_grid(self):
         self.check(check_grid)
+
+    def test_groups_of_two_work_beside_each_other(self):
+        self.check(check_pairs)
 
     def test_layout_counts_tokens_once_per_rank_and_every_selection(self):
         self.check(check_layout)

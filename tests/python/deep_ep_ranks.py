@@ -45,6 +45,16 @@ class Ranks:
     def barrier(self):
         self.gather(None)
 
+    def pair(self):
+        """The same for this rank and its neighbour: a process group of two. Called by all."""
+        import torch.distributed as dist
+
+        groups = [dist.new_group([first, first + 1]) for first in range(0, self.num_ranks - 1, 2)]
+        pair = object.__new__(Ranks)
+        pair.rank, pair.num_ranks, pair.device = self.rank % 2, 2, self.device
+        pair.group = groups[self.rank // 2]
+        return pair
+
 
 def _on_cpu(value):
     if isinstance(value, (tuple, list)):
