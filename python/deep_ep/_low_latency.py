@@ -91,7 +91,11 @@ class LowLatencyMode:
         pending = self._call(
             lambda: self._exchange.begin_combine(kept.route, y, out, topk_weights=topk_weights)
         )
-        return lambda: self._call(pending.finish)
+
+        def finish() -> None:
+            self._call(pending.finish)
+
+        return finish
 
     def next_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
         """Memory [E_l, R * Tm, H] that the peers read; two take turns."""
@@ -114,9 +118,9 @@ class LowLatencyMode:
         return self._combine_buffers[(self._num_combine_buffers_given - 1) % _ZERO_COPY_BUFFERS]
 
     def wait_ns_by_peer(self) -> List[int]:
-        return [0] * self.num_ranks if self._exchange is None else (
-            self._exchange.counters().wait_ns_by_peer
-        )
+        if self._exchange is None:
+            return [0] * self.num_ranks
+        return list(self._exchange.counters().wait_ns_by_peer)
 
     def destroy(self) -> None:
         self._graph_outputs.clear()

@@ -8,6 +8,7 @@ import torch
 
 from deep_ep._buffer_state import BufferState, likely_device
 from deep_ep._dispatch_layout import check_topk_idx
+from deep_ep._grad import without_grad
 from deep_ep._low_latency import LowLatencyHandle, LowLatencyMode, Shape
 from deep_ep._low_latency_delivery import RowFormat, Rows
 from deep_ep._normal_exchange import Capacity
@@ -30,7 +31,7 @@ class LowLatencyCalls(BufferState):
             Shape(num_max_dispatch_tokens_per_rank, hidden, num_experts, 1), self.group_size
         )
 
-    @torch.no_grad()
+    @without_grad
     def low_latency_dispatch(
         self,
         x: torch.Tensor,
@@ -81,7 +82,7 @@ class LowLatencyCalls(BufferState):
             event, hook = self._complete(passage, complete, return_recv_hook, [x, topk_idx], outputs)
             return delivery.rows, delivery.counts, handle, event, hook
 
-    @torch.no_grad()
+    @without_grad
     def low_latency_combine(
         self,
         x: torch.Tensor,
@@ -129,7 +130,7 @@ class LowLatencyCalls(BufferState):
             event, hook = self._complete(passage, complete, return_recv_hook, inputs, [out])
             return out, event, hook
 
-    @torch.no_grad()
+    @without_grad
     def get_next_low_latency_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
         """Memory [E_l, R * Tm, H] of bf16 that peers read in place, for ``zero_copy``."""
         with self._lock:
@@ -138,17 +139,17 @@ class LowLatencyCalls(BufferState):
 
     # ---- masks ------------------------------------------------------------------------------------
 
-    @torch.no_grad()
+    @without_grad
     def low_latency_update_mask_buffer(self, rank_to_mask: int, mask: bool = False) -> None:
         """Passes over a peer from the next dispatch on, or no more."""
         self._mask().update(rank_to_mask, mask)
 
-    @torch.no_grad()
+    @without_grad
     def low_latency_query_mask_buffer(self, mask_status: torch.Tensor) -> None:
         """Writes int32 [R]: 1 for peers that are passed over."""
         self._mask().query(mask_status)
 
-    @torch.no_grad()
+    @without_grad
     def low_latency_clean_mask_buffer(self) -> None:
         self._mask().clear()
 
@@ -200,7 +201,7 @@ def _make_hook(lock: Any, complete: Hook) -> Hook:
         stream = torch.cuda.current_stream()
     is_complete = False
 
-    @torch.no_grad()
+    @without_grad
     def hook() -> None:
         nonlocal is_complete
         with lock, torch.cuda.stream(stream):

@@ -32,11 +32,12 @@ def meet(group: Any, comm: Any, rank: Optional[int], group_size: Optional[int]) 
             "Buffer needs a process group, a communicator (comm=), or rank= and group_size= with the "
             "address of rank 0 in the environment"
         )
-    return _remembered(_by_rank, (rank, group_size), lambda: _meet_by_rank(rank, group_size))
+    place = (rank, group_size)
+    return _remembered(_by_rank, place, lambda: _meet_by_rank(*place))
 
 
 def _remembered(known: Any, key: Any, make: Callable[[], ferry_ep.Group]) -> ferry_ep.Group:
-    group = known.get(key)
+    group: Optional[ferry_ep.Group] = known.get(key)
     if group is not None:
         try:
             group.check()

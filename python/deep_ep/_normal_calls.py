@@ -9,6 +9,7 @@ import torch
 from deep_ep._buffer_state import BufferState
 from deep_ep._config import Config
 from deep_ep._dispatch_layout import RANKS_PER_NODE, plan_dispatch_layout
+from deep_ep._grad import without_grad
 from deep_ep._normal import NormalMode, Received
 from deep_ep._normal_checks import Batch
 from deep_ep._normal_handle import Handle
@@ -37,7 +38,7 @@ class NormalCalls(BufferState):
         @staticmethod
         def get_combine_config(num_ranks: int) -> Config: ...
 
-    @torch.no_grad()
+    @without_grad
     def get_dispatch_layout(
         self,
         topk_idx: torch.Tensor,
@@ -111,7 +112,7 @@ class NormalCalls(BufferState):
         flags = (previous_event, async_finish, allocate_on_comm_stream)
         return self._dispatch(x, handle, arguments, config, flags)
 
-    @torch.no_grad()
+    @without_grad
     def combine(
         self,
         x: torch.Tensor,
@@ -141,7 +142,7 @@ class NormalCalls(BufferState):
 
     # ---- parts of the above -----------------------------------------------------------------------
 
-    @torch.no_grad()
+    @without_grad
     def _dispatch(
         self,
         x: Rows,

@@ -44,7 +44,7 @@ class Capacity(NamedTuple):
         return all(own >= needed for own, needed in zip(self, other))
 
     def joined(self, other: "Capacity") -> "Capacity":
-        return Capacity(*map(max, self, other))
+        return Capacity(*(max(own, needed) for own, needed in zip(self, other)))
 
 
 def _align(value: int, multiple: int) -> int:
@@ -66,7 +66,7 @@ class NormalExchange:
         self.generation = object()  # a new one with each exchange; routes belong to one
         self.shelf = RouteShelf(_MOST_ROUTES)
         self._capacity = Capacity(0, 0, 0, 0)
-        self._exchange: Any = None
+        self._exchange: Optional[ferry_ep.Exchange] = None
         self._to_each: Any = None  # the route of exchange_rows
         self._num_sms = 0
 
@@ -76,6 +76,7 @@ class NormalExchange:
 
     @property
     def exchange(self) -> "ferry_ep.Exchange":
+        assert self._exchange is not None, "require_room comes first"
         return self._exchange
 
     def require_room(self, need: Capacity, num_sms: int) -> None:
@@ -102,7 +103,7 @@ class NormalExchange:
             ids[:, 0] = torch.where(is_refused, torch.full_like(ids[:, 0], self.group.size), ids[:, 0])
         num_tokens = ids.size(0)
         try:
-            return self._exchange.route(ids, sizing=sizing)
+            return self.exchange.route(ids, sizing=sizing)
         except ferry_ep.InvalidArgumentError as error:
             # Every rank is here with this error: what they say now they say together.
             largest = max(self._gather_numbers(num_tokens))
@@ -112,7 +113,7 @@ class NormalExchange:
                     "topk_idx out of range"
                 ) from error
         self._grow(self._capacity._replace(max_tokens=largest), self._num_sms)
-        return self._exchange.route(ids, sizing=sizing)
+        return self.exchange.route(ids, sizing=sizing)
 
     def exchange_rows(self, rows: torch.Tensor) -> torch.Tensor:
         """Collective. int32 [R, n], row r for rank r; gives [R, n], row r from rank r."""
@@ -121,7 +122,7 @@ class NormalExchange:
         padded[:, : rows.size(1)] = rows
         received = torch.empty_like(padded)
         outputs = ferry_ep.DeliveryOutputs(tokens=received)
-        self._exchange.dispatch(self._to_each, padded, outputs=outputs)
+        self.exchange.dispatch(self._to_each, padded, outputs=outputs)
         return received[:, : rows.size(1)]
 
     def destroy(self) -> None:

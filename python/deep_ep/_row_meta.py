@@ -22,8 +22,8 @@ class RowMeta:
         self._scales = scales
         self._topk_idx = topk_idx
         self._topk_weights = topk_weights
-        self.num_scales = 0 if scales is None else scales.size(1)
-        self.num_topk = 0 if topk_idx is None else topk_idx.size(1)
+        self.num_scales: int = 0 if scales is None else scales.size(1)
+        self.num_topk: int = 0 if topk_idx is None else topk_idx.size(1)
 
     @property
     def num_words(self) -> int:

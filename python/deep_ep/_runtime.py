@@ -28,4 +28,4 @@ class Runtime:
 
     def get_local_device_id(self) -> int:
         """The current CUDA device; -1 where there is none."""
-        return torch.cuda.current_device() if torch.cuda.is_available() else -1
+        return int(torch.cuda.current_device()) if torch.cuda.is_available() else -1

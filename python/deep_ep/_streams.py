@@ -13,7 +13,7 @@ from deep_ep.utils.event import EventHandle, EventOverlap, handle_of
 
 
 def is_capturing() -> bool:
-    return (
+    return bool(
         torch.cuda.is_available()
         and torch.cuda.is_initialized()
         and torch.cuda.is_current_stream_capturing()

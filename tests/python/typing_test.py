@@ -40,8 +40,9 @@ class Typing(unittest.TestCase):
         return subprocess.run([sys.executable, "-m", module, *arguments], cwd=ROOT,
                               capture_output=True, text=True, check=False, env=environment)
 
-    def test_the_package_is_strictly_typed(self):
-        done = self.run_mypy("--config-file", "pyproject.toml", "-p", "ferry_ep")
+    def test_the_packages_are_strictly_typed(self):
+        done = self.run_mypy("--config-file", "pyproject.toml", "-p", "ferry_ep", "-p", "deep_ep",
+                             "-p", "deep_ep_cpp")
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_the_annotations_are_those_of_the_running_package(self):

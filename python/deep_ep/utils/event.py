@@ -70,10 +70,11 @@ class EventOverlap:
 
 def handle_of(previous_event: Any) -> Optional[EventHandle]:
     """The event of an EventOverlap or EventHandle; an overlap that holds None is no event."""
-    if isinstance(previous_event, EventOverlap):
-        return previous_event.event
+    if previous_event is None or isinstance(previous_event, EventHandle):
+        return previous_event
     require(
-        previous_event is None or isinstance(previous_event, EventHandle),
+        isinstance(previous_event, EventOverlap),
         f"previous_event is a {type(previous_event).__name__}, expected an EventOverlap or None",
     )
-    return previous_event
+    event: Optional[EventHandle] = previous_event.event
+    return event

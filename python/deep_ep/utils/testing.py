@@ -86,7 +86,7 @@ def bench_kineto(
         profiler.export_chrome_trace(trace_path)
     kernels = sorted(
         (event for event in profiler.events() if event.device_type.name == "CUDA"),
-        key=lambda event: event.time_range.start,
+        key=lambda event: float(event.time_range.start),
     )
     results = [_mean_seconds(kernels, name, num_kernels_per_period) for name in names]
     return results[0] if isinstance(kernel_names, str) else results
