@@ -20,9 +20,11 @@ from ._enums import (CombineForm, DeviceKind, DType, Duplicates, Gaps, Layout, L
 from ._env import EnvLine, env_table
 from ._errors import (Error, ErrorCode, InternalError, InvalidArgumentError, NoResourceError,
                       PeerLostError, SystemCallError, TimeoutError, UnavailableError)
-from ._exchange import DeliveryOutputs, Exchange, map_replicas
+from ._exchange import Exchange
 from ._group import Group
 from ._library import version
+from ._options import DeliveryOutputs
+from ._replicas import map_replicas
 from ._results import Delivery, Pending, Route
 from ._tensor import Tensor
 from ._tensors import Typed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import sys
 from ctypes import byref, c_void_p
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Type, Union
 
 from . import _library
 from ._config import (Counters, ExchangeConfig, MemoryNeed, _dtype_name, from_struct, read_counters,
@@ -17,24 +18,13 @@ from ._enums import (CombineForm, DeviceKind, DType, Gaps, Layout, Quantize, Sca
 from ._errors import InvalidArgumentError
 from ._group import Group
 from ._library import check, lib
+from ._options import (DeliveryOutputs, combine_options, dispatch_options, given_tensors,
+                       to_outputs)
 from ._results import Delivery, Pending, Route
-from ._structs import (CombineOptionsStruct, DeliveryOutputsStruct, DispatchOptionsStruct,
-                       ExchangeConfigStruct, MemoryNeedStruct, RouteOptionsStruct)
+from ._structs import ExchangeConfigStruct, MemoryNeedStruct, RouteOptionsStruct
 from ._tensor import Tensor, dense_strides
-from ._tensors import (TORCH, Framework, framework_named, framework_of, to_packed, to_packed_or_none,
+from ._tensors import (TORCH, Framework, framework_named, framework_of, packed_dtype, to_packed,
                        to_packed_output)
-
-
-@dataclasses.dataclass
-class DeliveryOutputs:
-    """Caller memory for a delivery; what is not given is owned by the exchange. Dense tensors.
-    Those in the arena (Exchange.allocate) are written directly by the peers, others are staged.
-    """
-
-    tokens: Any = None  # [>= n, H]; padded: [E_l, R*max_tokens, H]
-    scales: Any = None  # [>= n, S], row-major
-    topk_idx: Any = None  # by_rank: [>= n, K], dtype of the route's topk_idx
-    topk_weights: Any = None  # by_rank: [>= n, K] float32; else [>= n] float32
 
 
 class Exchange:
@@ -127,9 +117,9 @@ class Exchange:
         the way. scale_by_weights: delivers round(weight * x) for the row's own weight; needs one row
         per expert.
         """
-        options = self._dispatch_options(topk_weights, scales, quantize, scale_layout, gaps,
-                                         scale_by_weights, outputs, timeout_ms)
-        self._retain(stream, x, topk_weights, scales, *_given(outputs))
+        options = dispatch_options(topk_weights, scales, quantize, scale_layout, gaps,
+                                   scale_by_weights, outputs, timeout_ms)
+        self._retain(stream, x, topk_weights, scales, *given_tensors(outputs))
         handle = self._begin(lib.ferry_exchange_dispatch, route._handle.alive(), to_packed("x", x),
                              options, self._stream(stream))
         return Delivery(Handle(self._core, handle, lib.ferry_delivery_free), framework_of(x), outputs)
@@ -141,9 +131,9 @@ class Exchange:
                        outputs: Optional[DeliveryOutputs] = None, timeout_ms: int = 0,
                        stream: Any = None) -> Pending[Delivery]:
         """dispatch() in two parts; no compute unit is held between begin and finish."""
-        options = self._dispatch_options(topk_weights, scales, quantize, scale_layout, gaps,
-                                         scale_by_weights, outputs, timeout_ms)
-        self._retain(stream, x, topk_weights, scales, *_given(outputs))
+        options = dispatch_options(topk_weights, scales, quantize, scale_layout, gaps,
+                                   scale_by_weights, outputs, timeout_ms)
+        self._retain(stream, x, topk_weights, scales, *given_tensors(outputs))
         handle = self._begin(lib.ferry_exchange_begin_dispatch, route._handle.alive(),
                              to_packed("x", x), options, self._stream(stream))
         framework = framework_of(x)
@@ -156,30 +146,6 @@ class Exchange:
 
         return Pending(Handle(self._core, handle, lib.ferry_pending_delivery_free), finish,
                        (route, x, topk_weights, scales, outputs))
-
-    def _dispatch_options(self, topk_weights: Any, scales: Any, quantize: Union[Quantize, str],
-                          scale_layout: Union[ScaleLayout, str], gaps: Union[Gaps, str],
-                          scale_by_weights: bool, outputs: Optional[DeliveryOutputs],
-                          timeout_ms: int) -> Optional[DispatchOptionsStruct]:
-        options = DispatchOptionsStruct()
-        # Only what is given: each field that is set costs a part of a microsecond.
-        if topk_weights is not None:
-            options.topk_weights = to_packed("topk_weights", topk_weights)
-        if scales is not None:
-            options.scales = to_packed("scales", scales)
-        if quantize is not Quantize.NONE:
-            options.quantize = to_enum(Quantize, "quantize", quantize)
-        if scale_layout is not ScaleLayout.ROW_MAJOR:
-            options.scale_layout = to_enum(ScaleLayout, "scale_layout", scale_layout)
-        if gaps is not Gaps.UNDEFINED:
-            options.gaps = to_enum(Gaps, "gaps", gaps)
-        if scale_by_weights:
-            options.scale_by_weights = 1
-        if timeout_ms:
-            options.timeout_ms = timeout_ms
-        if outputs is not None:
-            options.outputs = ctypes.pointer(_to_outputs(outputs))
-        return options
 
     # ---- combine ---------------------------------------------------------------------------------
 
@@ -196,8 +162,8 @@ class Exchange:
         """
         if out is None:
             out = self._empty_like(y, route)
-        options = _combine_options(topk_weights, bias, second_bias, row_weights, combined_weights,
-                                   form, timeout_ms)
+        options = combine_options(topk_weights, bias, second_bias, row_weights, combined_weights,
+                                  form, timeout_ms)
         self._retain(stream, y, out, topk_weights, bias, second_bias, row_weights, combined_weights)
         self._call(lib.ferry_exchange_combine, route._handle.alive(), to_packed("y", y),
                    to_packed_output("out", out), options, self._stream(stream))
@@ -211,8 +177,8 @@ class Exchange:
         """combine() in two parts; finish() returns out."""
         if out is None:
             out = self._empty_like(y, route)
-        options = _combine_options(topk_weights, bias, second_bias, row_weights, combined_weights,
-                                   form, timeout_ms)
+        options = combine_options(topk_weights, bias, second_bias, row_weights, combined_weights,
+                                  form, timeout_ms)
         self._retain(stream, y, out, topk_weights, bias, second_bias, row_weights, combined_weights)
         handle = self._begin(lib.ferry_exchange_begin_combine, route._handle.alive(),
                              to_packed("y", y), to_packed_output("out", out), options,
@@ -247,8 +213,8 @@ class Exchange:
         shape = getattr(y, "shape", None)
         if not shape:
             raise InvalidArgumentError("out is not given and y has no shape; try: give out")
-        packed = _read_dtype(to_packed("y", y))
-        return framework.empty((route.num_tokens, shape[-1]), packed, self._core.device)
+        dtype = packed_dtype(to_packed("y", y))
+        return framework.empty((route.num_tokens, shape[-1]), dtype, self._core.device)
 
     # ---- memory, owners, state -------------------------------------------------------------------
 
@@ -256,7 +222,7 @@ class Exchange:
         """Names the outputs of the next dispatch on `route` early, so that peers are granted sooner.
         Local. The caller keeps the tensors alive until that dispatch's delivery.
         """
-        self._call(lib.ferry_exchange_post, route._handle.alive(), byref(_to_outputs(outputs)),
+        self._call(lib.ferry_exchange_post, route._handle.alive(), byref(to_outputs(outputs)),
                    self._stream(stream))
 
     def set_owner_map(self, expert_owner: Sequence[int], *, stream: Any = None) -> None:
@@ -392,64 +358,7 @@ def _make_config(config: Optional[ExchangeConfig], fields: Dict[str, Any]) -> Ex
     return dataclasses.replace(config, **fields)
 
 
-def _given(outputs: Optional[DeliveryOutputs]) -> Tuple[Any, ...]:
-    if outputs is None:
-        return ()
-    return outputs.tokens, outputs.scales, outputs.topk_idx, outputs.topk_weights
-
-
-def _to_outputs(outputs: DeliveryOutputs) -> DeliveryOutputsStruct:
-    return DeliveryOutputsStruct(
-        tokens=to_packed_output("outputs.tokens", outputs.tokens),
-        scales=to_packed_output("outputs.scales", outputs.scales),
-        topk_idx=to_packed_output("outputs.topk_idx", outputs.topk_idx),
-        topk_weights=to_packed_output("outputs.topk_weights", outputs.topk_weights))
-
-
-def _combine_options(topk_weights: Any, bias: Any, second_bias: Any, row_weights: Any,
-                     combined_weights: Any, form: Union[CombineForm, str],
-                     timeout_ms: int) -> CombineOptionsStruct:
-    return CombineOptionsStruct(
-        topk_weights=to_packed_or_none("topk_weights", topk_weights),
-        bias=to_packed_or_none("bias", bias),
-        second_bias=to_packed_or_none("second_bias", second_bias),
-        row_weights=to_packed_or_none("row_weights", row_weights),
-        combined_weights=to_packed_output("combined_weights", combined_weights),
-        form=to_enum(CombineForm, "form", form), timeout_ms=timeout_ms)
-
-
 def _framework_for(name: str) -> Framework:
-    import sys
-
     if not name:
         name = next((known for known in ("torch", "numpy") if known in sys.modules), "ferry_ep")
     return framework_named(name)
-
-
-def _read_dtype(packed: bytes) -> DType:
-    return DType(int.from_bytes(packed[16:20], "little"))
-
-
-def map_replicas(logical_topk: Any, replicas_of: Sequence[Sequence[int]],
-                 physical_topk: Any = None) -> Any:
-    """Chooses one replica per selection, the same on every run. Local.
-
-    logical_topk, physical_topk: [T, K], int32 or int64 alike, dense, on the CPU; -1 stays -1.
-    replicas_of[l] lists the physical slots of logical expert l; token t, column k takes entry
-    (t * 31 + k) % count. Returns physical_topk, made where it is not given.
-    """
-    packed = to_packed("logical_topk", logical_topk)
-    if physical_topk is None:
-        framework = framework_of(logical_topk)
-        shape = [int.from_bytes(packed[24 + 8 * i:32 + 8 * i], "little") for i in range(2)]
-        from ._device import Device
-
-        physical_topk = framework.empty(shape, _read_dtype(packed), Device.cpu())
-    width = max([len(row) for row in replicas_of], default=0)
-    flat: List[int] = []
-    for row in replicas_of:
-        flat += [*row, *[-1] * (width - len(row))]
-    table = (ctypes.c_int32 * max(len(flat), 1))(*flat)
-    check(lib.ferry_map_replicas(packed, table, len(replicas_of), width,
-                                 to_packed_output("physical_topk", physical_topk)))
-    return physical_topk

@@ -36,13 +36,28 @@ class _Proposal:
         if self._socket is not None:
             self._socket.bind(("", 0))
             self.name = f"ferry-{secrets.token_hex(8)}"
-            self.endpoint = f"{socket.gethostbyname(socket.gethostname())}:{self._socket.getsockname()[1]}"
+            self.endpoint = f"{_own_address()}:{self._socket.getsockname()[1]}"
             self.secret = secrets.token_hex(32)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._socket is not None:
             self._socket.close()
+
+
+def _own_address() -> str:
+    """This host's address towards the others: a host name may well mean the loopback here."""
+    master = os.environ.get("MASTER_ADDR", "")
+    for target in (master, "192.0.2.1"):  # the second is nobody's: what the default route would use
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((target, 9))  # sends nothing
+            except OSError:
+                continue
+            address = str(probe.getsockname()[0])
+            if not address.startswith("127."):
+                return address
+    return master or "127.0.0.1"
 
 
 def _host() -> Tuple[str, int]:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Generic, List, Optional, Sequence, TypeVar
 
 from . import _library
 from ._config import Counters, read_counters
-from ._core import Core, Handle, Lease
+from ._core import Handle, Lease
 from ._enums import DType, Layout, Sizing
 from ._errors import InvalidArgumentError
 from ._library import check, lib

@@ -43,6 +43,15 @@ def pack(data: int, dtype: int, shape: Sequence[int], strides: Sequence[int],
                         device_kind, device_index)
 
 
+def packed_dtype(packed: bytes) -> DType:
+    return DType(_PACKED.unpack(packed)[2])
+
+
+def packed_shape(packed: bytes) -> Tuple[int, ...]:
+    fields = _PACKED.unpack(packed)
+    return fields[4 : 4 + fields[3]]
+
+
 def to_packed(name: str, tensor: Any) -> bytes:
     """`tensor` as a ferry_tensor. Errors name it `name`."""
     torch = sys.modules.get("torch")

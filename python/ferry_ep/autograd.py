@@ -19,7 +19,8 @@ from typing import Any, Optional, Tuple
 import torch
 
 from ._enums import Gaps, Layout, Sizing
-from ._exchange import DeliveryOutputs, Exchange
+from ._exchange import Exchange
+from ._options import DeliveryOutputs
 from ._results import Delivery, Route
 
 

@@ -13,13 +13,10 @@ NUM_RANKS = 4
 
 
 def has_gpu():
-    try:
-        import torch
-    except ImportError:
-        return False
     # Asked in another process: this one stays without a context, as MPS clients start after MPS.
     probe = "import torch; raise SystemExit(0 if torch.cuda.is_available() else 1)"
-    return subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+    return subprocess.run([sys.executable, "-c", probe], check=False,
+                          stderr=subprocess.DEVNULL).returncode == 0
 
 
 class Mps:

@@ -1,7 +1,6 @@
 """Who keeps what alive, and how things end: exits, forks, threads, the collector, many calls."""
 
 import gc
-import os
 import resource
 import subprocess
 import sys
