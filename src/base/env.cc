@@ -72,6 +72,12 @@ const EnvRow kRows[] = {
      1024},
     {"FERRY_PLUGIN_DIR", &Env::plugin_dir, "",
      "absolute folder of engine and network plugins; unless set, the library's own folder"},
+    {"FERRY_EXPAND", &Env::expand, "",
+     "CUDA engine, rows for several experts of a rank: 1 sends them once and the receiver copies, "
+     "0 "
+     "writes each directly; unless set, 1 where ranks have GPUs of their own. On one rank is on "
+     "all",
+     0, 1},
 };
 
 constexpr const char* kLogLevels[] = {"off", "error", "warn", "info", "debug", "trace"};

@@ -42,6 +42,7 @@ struct Env {
   LogLevel log_level = LogLevel::kWarn;               // FERRY_LOG
   int num_threads = 0;                                // FERRY_THREADS
   std::string plugin_dir;                             // FERRY_PLUGIN_DIR
+  std::optional<int> expand;                          // FERRY_EXPAND
 };
 
 // Absent: the default. Malformed: Error naming variable, value and accepted form.

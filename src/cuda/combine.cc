@@ -169,7 +169,7 @@ void Engine::count_combine(const engine::CombineOperation& combine) const {
     counters->combine_wire_bytes +=
         (num_received - route.receive.rows_from_rank[static_cast<std::size_t>(rank())]) *
         combine.row_bytes;  // read by their tokens' owners
-    counters->memory_bytes_read += route.num_sent_rows * combine.row_bytes;
+    counters->memory_bytes_read += route.sent.all * combine.row_bytes;
     counters->memory_bytes_written += route.num_tokens * combine.row_bytes;
     if (!is_staged(combine)) continue;
     counters->memory_bytes_read += num_received * combine.row_bytes;

@@ -90,8 +90,10 @@ struct ExchangeView {
 struct alignas(8) RowEntry {
   std::uint32_t row;  // at the destination
   std::uint16_t rank;
-  std::uint8_t slot;  // kByRank: position among the token's destinations; else k
-  std::uint8_t k;     // kByRank: highest k that the row serves; else k
+  // kByRank: position among the token's destinations. Else: place in the token's list of its first
+  // row for the same rank, from which the receiver may copy this one.
+  std::uint8_t slot;
+  std::uint8_t k;  // kByRank: highest k that the row serves; else k
 };
 
 // A route in device memory. Counts of the delivery are int64, in the order of the delivery's counts

@@ -63,6 +63,7 @@ void Engine::begin_dispatch(engine::DispatchOperation& dispatch) {
   grant(GateSlot::kTopkOffset, parts.topk_idx);
   grant(GateSlot::kWeightsOffset, parts.weights);
   grant(GateSlot::kSourceOffset, parts.row_source);
+  grant(GateSlot::kCopyOffset, parts.copy_of);
   const DispatchView view = dispatch.error ? DispatchView{} : dispatch_view(dispatch, route);
   dispatch.is_low_latency = !dispatch.error && is_at_once(dispatch, view);
   if (dispatch.is_low_latency) {
@@ -98,6 +99,7 @@ DispatchView Engine::dispatch_view(const engine::DispatchOperation& dispatch,
   view.transform = transform_of(dispatch);
   view.dtype = static_cast<int>(dispatch.row_dtype);
   view.hidden = dispatch.hidden;
+  view.expands = is_expanded(dispatch) ? 1 : 0;
   return view;
 }
 
@@ -164,6 +166,7 @@ void Engine::finish_dispatch(engine::DispatchOperation& dispatch) {
   // At once: said already, and where nothing was split, waited for.
   if (!dispatch.is_low_latency || dispatch.is_split)
     close(dispatch.sequence, Operation::kDispatch, !dispatch.is_split, true, stream);
+  if (is_expanded(dispatch)) expand_rows(dispatch, stream);
   if (is_transposed(dispatch)) {
     const engine::RouteState& route = *dispatch.route;
     const bool is_padded = route.shape.layout == Layout::kPadded;
@@ -183,6 +186,32 @@ void Engine::finish_dispatch(engine::DispatchOperation& dispatch) {
   uncounted_.push_back({std::static_pointer_cast<DeviceRoute>(dispatch.route), dispatch,
                         engine::CombineOperation{}});
   count_answered();
+}
+
+// Rows that are scaled by weights differ from copy to copy.
+bool Engine::is_expanded(const engine::DispatchOperation& dispatch) const {
+  return expands_ && dispatch.route->shape.layout != Layout::kByRank &&
+         !dispatch.is_scaled_by_weights;
+}
+
+void Engine::expand_rows(const engine::DispatchOperation& dispatch, cudaStream_t stream) {
+  const auto& route = static_cast<const DeviceRoute&>(*dispatch.route);
+  const layout::DeliverySlot& parts = layout_.delivery;
+  const auto words = [&](std::int64_t part) {
+    return reinterpret_cast<const std::int32_t*>(delivery_part(dispatch.slot, part));
+  };
+  const ExpandView view{
+      route.view.has_error,
+      words(parts.row_expert),
+      words(parts.copy_of),
+      rows_of(dispatch),
+      delivery_part(dispatch.slot, is_transposed(dispatch) ? parts.scales_scratch : parts.scales),
+      route.num_output_rows(),
+      dispatch.row_bytes,
+      dispatch.scale_bytes()};
+  const int num_blocks =
+      plan::pick_combine_launch(launch_input(route.num_output_rows())).num_blocks;
+  check(launch_expand(view_, view, num_blocks, stream), "copying rows to their other experts");
 }
 
 void Engine::copy_to_caller(const engine::DispatchOperation& dispatch, cudaStream_t stream) {
@@ -210,13 +239,18 @@ void Engine::count_dispatch(const engine::DispatchOperation& dispatch) const {
   std::int64_t num_received = 0;
   for (const std::int64_t rows : route.receive.rows_from_rank) num_received += rows;
   const bool is_staged = dispatch.staged_out != nullptr;
+  const DeviceRoute::SentRows& sent = is_expanded(dispatch) ? route.sent_once : route.sent;
   for (Counters* counters : {&counters_, &route.counters}) {
     counters->dispatches += 1;
     counters->dispatch_logical_bytes += num_received * bytes;
-    counters->dispatch_wire_bytes += route.num_wire_rows * bytes;
+    counters->dispatch_wire_bytes += sent.wire * bytes;
     counters->memory_bytes_read += route.num_tokens * dispatch.hidden *
                                    static_cast<std::int64_t>(dtype_bytes(dispatch.x_dtype));
-    counters->memory_bytes_written += route.num_sent_rows * bytes;
+    counters->memory_bytes_written += sent.all * bytes;
+    if (is_expanded(dispatch)) {
+      counters->memory_bytes_read += route.num_copied_rows * bytes;
+      counters->memory_bytes_written += route.num_copied_rows * bytes;
+    }
     if (is_staged) counters->staged_bytes += num_received * dispatch.row_bytes;
   }
 }

@@ -75,7 +75,7 @@ __device__ void move_in_bulk(const ExchangeView& exchange,
     load(stage ^ 1, next);
     wait_barrier(barrier0 + stage * 8, parities >> stage & 1U);
     parities ^= 1U << stage;
-    if (lane < entries.count)
+    if (lane < entries.count && is_sent(dispatch, entries.own, lane))
       bulk_store(targets[entries.own.rank].rows + entries.own.row * dispatch.row_bytes,
                  stage0 + stage * stage_bytes, row_bytes);
     commit_stores();
@@ -111,6 +111,7 @@ __device__ void move_by_registers(const ExchangeView& exchange,
         if (const int at = first + u * 32 + lane; at < num_pieces) pieces[u] = from[at];
       for (int index = 0; index < entries.count; ++index) {
         const RowEntry entry = entry_of(entries, index);
+        if (!is_sent(dispatch, entry, index)) continue;
         auto* to =
             reinterpret_cast<uint4*>(targets[entry.rank].rows + entry.row * dispatch.row_bytes);
         const float weight = kIsScaled ? weight_of(dispatch, token, entry.k) : 0.0F;
@@ -144,6 +145,7 @@ __device__ void move_quantized(const ExchangeView& exchange,
       const QuantizedPieces<1> piece = quantize<kIsUe8m0>(bf16);
       for (int index = 0; index < entries.count; ++index) {
         const RowEntry entry = entry_of(entries, index);
+        if (!is_sent(dispatch, entry, index)) continue;
         const Target& target = targets[entry.rank];
         if (is_inside) store(target.rows + entry.row * dispatch.row_bytes + at * 8, piece.codes[0]);
         const std::int64_t group = at * 8 / kQuantizeGroup;
@@ -160,6 +162,7 @@ __device__ void move_quantized(const ExchangeView& exchange,
       const std::int64_t num_groups = (dispatch.hidden + kQuantizeGroup - 1) / kQuantizeGroup;
       for (int index = 0; index < entries.count; ++index) {
         const RowEntry entry = entry_of(entries, index);
+        if (!is_sent(dispatch, entry, index)) continue;
         std::byte* scales = targets[entry.rank].scales + entry.row * dispatch.scale_bytes;
         if (num_groups + lane < dispatch.scale_bytes)
           store(scales + num_groups + lane, std::uint8_t{0});
@@ -237,7 +240,7 @@ __device__ void quantize_in_bulk(const ExchangeView& exchange,
     __syncwarp();
     const std::int64_t next = share_token(drawn);
     load(next);
-    if (lane < entries.count) {
+    if (lane < entries.count && is_sent(dispatch, entries.own, lane)) {
       const Target& target = targets[entries.own.rank];
       const std::int64_t row = entries.own.row;
       bulk_store(target.rows + row * dispatch.row_bytes, shared_address(codes), row_bytes);
@@ -247,6 +250,7 @@ __device__ void quantize_in_bulk(const ExchangeView& exchange,
     commit_stores();
     for (int index = 0; !has_wide_scales && index < entries.count; ++index) {
       const RowEntry entry = entry_of(entries, index);
+      if (!is_sent(dispatch, entry, index)) continue;
       std::byte* to = targets[entry.rank].scales + entry.row * dispatch.scale_bytes;
       for (int i = lane; i < static_cast<int>(scale_bytes) / 4; i += 32)
         store(to + i * 4, reinterpret_cast<const std::uint32_t*>(scales)[i]);

@@ -119,7 +119,14 @@ void Engine::learn_neighbours(std::chrono::milliseconds timeout) {
   const std::string process = std::to_string(::getpid());
   const auto gpus = store_.all_gather("exchange creation: GPUs", gpu_id_, timeout);
   const auto processes = store_.all_gather("exchange creation: processes", process, timeout);
+  const std::string wish = !config_.expands ? "" : *config_.expands ? "1" : "0";
+  const auto wishes = store_.all_gather("exchange creation: expand", wish, timeout);
+  const auto is_wished = [&](const char* what) {
+    return std::find(wishes.begin(), wishes.end(), what) != wishes.end();
+  };
   ranks_on_gpu_ = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpu_id_));
+  // On a shared card memory is the link.
+  expands_ = is_wished("1") || (!is_wished("0") && ranks_on_gpu_ < num_ranks());
   has_thread_ranks_ = std::count(processes.begin(), processes.end(), process) > 1;
 }
 

@@ -30,14 +30,19 @@ struct DeviceRoute final : engine::RouteState {
   RouteView view{};
   RoutePool::Lease lease;
   bool is_reported = false;  // its error has been thrown
-  // Rows of this rank's tokens, and those that go to other ranks; exact once planned.
-  std::int64_t num_sent_rows = 0;
-  std::int64_t num_wire_rows = 0;
+  // Rows of this rank's tokens, all and those that go to other ranks; exact once planned.
+  struct SentRows {
+    std::int64_t all = 0;
+    std::int64_t wire = 0;
 
-  void count_sent(int destination, std::int64_t rows, int self) {
-    num_sent_rows += rows;
-    if (destination != self) num_wire_rows += rows;
-  }
+    void count(int destination, std::int64_t rows, int self) {
+      all += rows;
+      if (destination != self) wire += rows;
+    }
+  };
+  SentRows sent;                     // one for each row of the layout
+  SentRows sent_once;                // one for each (token, rank)
+  std::int64_t num_copied_rows = 0;  // that this rank as a receiver copies when rows are sent once
 };
 
 // The CUDA engine of one rank. Every operation is gate, move, gate on the caller's stream; nothing
@@ -139,6 +144,8 @@ class Engine final : public engine::Engine {
                         cudaStream_t stream);
   [[nodiscard]] CompleteView complete_view(const engine::DispatchOperation& dispatch,
                                            const DeviceRoute& route) const;
+  [[nodiscard]] bool is_expanded(const engine::DispatchOperation& dispatch) const;
+  void expand_rows(const engine::DispatchOperation& dispatch, cudaStream_t stream);
   void copy_to_caller(const engine::DispatchOperation& dispatch, cudaStream_t stream);
   [[nodiscard]] std::byte* rows_of(const engine::DispatchOperation& dispatch) const;
   void count_dispatch(const engine::DispatchOperation& dispatch) const;
@@ -169,6 +176,8 @@ class Engine final : public engine::Engine {
   std::int64_t shared_bytes_ = 0;
   bool has_bulk_copy_ = false;
   int ranks_on_gpu_ = 1;
+  bool expands_ =
+      false;  // a row for several local experts crosses a link once; the same everywhere
   bool has_thread_ranks_ = false;
   // Low latency: blocks that wait for peers are all on the GPU at once.
   bool has_resident_blocks_ = false;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cuda/device_state.hpp"
+#include "cuda/kernels.hpp"
 
 // The rows of one token as its warp holds them: one entry a lane.
 namespace ferry::cuda {
@@ -34,6 +35,13 @@ __device__ __forceinline__ void prefetch_entries(const ExchangeView& exchange,
                             ? static_cast<const void*>(route.num_entries + token)
                             : static_cast<const void*>(route.entries + token * exchange.top_k);
   asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
+
+// Whether the row at `index` of the list is sent, rather than copied by its receiver.
+__device__ __forceinline__ bool is_sent(const DispatchView& dispatch,
+                                        const RowEntry& entry,
+                                        int index) {
+  return dispatch.expands == 0 || entry.slot == index;
 }
 
 // Whole warp.

@@ -214,7 +214,7 @@ static __device__ __noinline__ void note_refusal(const ExchangeView& exchange,
 // A block's view of an opening gate, in shared memory.
 struct Meeting {
   static constexpr int kFirstGrant = GateSlot::kRowsOffset;
-  static constexpr int kGrants = GateSlot::kSourceOffset + 1 - kFirstGrant;
+  static constexpr int kGrants = GateSlot::kCopyOffset + 1 - kFirstGrant;
 
   std::uint64_t words[GateSlot::kWords];      // what this rank says
   std::uint64_t grants[kMostPeers][kGrants];  // what the peers say

@@ -83,6 +83,7 @@ struct DispatchView {
   CompleteView complete;
   int transform;  // Transform
   int dtype;      // ferry::DType of the rows, for kScale
+  int expands;    // of a token's rows for one rank, the first one alone is sent
   std::int64_t hidden;
 };
 // What a warp keeps in shared memory to quantise rows: one arriving, one leaving. Offsets in bytes.
@@ -112,6 +113,22 @@ cudaError_t launch_dispatch(const ExchangeView& exchange,
                             const DispatchView& dispatch,
                             const MoveLaunch& launch,
                             cudaStream_t stream);
+
+// What the receiver copies itself: rows and their scales, from the first row of the same token.
+struct ExpandView {
+  const std::uint32_t* route_error;
+  const std::int32_t* row_expert;  // -1 in gaps
+  const std::int32_t* copy_of;
+  std::byte* rows;
+  std::byte* scales;
+  std::int64_t num_output_rows;
+  std::int64_t row_bytes;
+  std::int64_t scale_bytes;
+};
+cudaError_t launch_expand(const ExchangeView& exchange,
+                          const ExpandView& view,
+                          int num_blocks,
+                          cudaStream_t stream);
 
 // Row-major scales [rows, S] to element (row, s) at s * pitch + row, per block of `block_rows`
 // rows.

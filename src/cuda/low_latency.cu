@@ -154,6 +154,7 @@ __device__ void write_row(const DispatchView& dispatch,
 #pragma unroll 1
   for (int index = 0; index < entries.count; ++index) {
     const RowEntry entry = entry_of(entries, index);
+    if (!is_sent(dispatch, entry, index)) continue;
     auto* to = reinterpret_cast<uint4*>(targets[entry.rank].rows + entry.row * dispatch.row_bytes);
 #pragma unroll
     for (int i = 0; i < HeldRow<kTransform>::kPieces; ++i)
@@ -169,7 +170,7 @@ __device__ void write_row(const DispatchView& dispatch,
       const int piece = first + team.lane;
       const int index = inverse.quotient(piece);
       const RowEntry entry = entry_of(entries, min(index, entries.count - 1));
-      if (piece >= entries.count * per_row) continue;
+      if (piece >= entries.count * per_row || !is_sent(dispatch, entry, index)) continue;
       const int at = (piece - index * per_row) * width;
       std::byte* to = targets[entry.rank].scales + entry.row * dispatch.scale_bytes + at;
       if (width == 16)

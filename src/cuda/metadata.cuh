@@ -17,6 +17,7 @@ struct Target {
   std::byte* topk_idx;
   std::byte* weights;
   std::byte* source;
+  std::byte* copy_of;
 };
 
 // From the words of one peer, which `said` returns, and the base of its arena.
@@ -25,8 +26,8 @@ __device__ __forceinline__ Target target_of(std::uint64_t base, const Said& said
   const auto at = [&](GateSlot::Word word) {
     return reinterpret_cast<std::byte*>(base + said(word));
   };
-  return {at(GateSlot::kRowsOffset), at(GateSlot::kScalesOffset), at(GateSlot::kTopkOffset),
-          at(GateSlot::kWeightsOffset), at(GateSlot::kSourceOffset)};
+  return {at(GateSlot::kRowsOffset),    at(GateSlot::kScalesOffset), at(GateSlot::kTopkOffset),
+          at(GateSlot::kWeightsOffset), at(GateSlot::kSourceOffset), at(GateSlot::kCopyOffset)};
 }
 
 // Behind the gate of an earlier kernel.
@@ -106,8 +107,17 @@ class Metadata {
       const int index = first + lane;
       const int row = inverse_.quotient(index);
       const RowEntry entry = entry_of(entries, min(row, entries.count - 1));
-      if (index < total) write_piece(targets[entry.rank], token, entry, index - row * num_pieces_);
+      if (index >= total) continue;
+      const int piece = index - row * num_pieces_;
+      // Scales go with the row that is sent.
+      if (piece < num_pieces_ - num_scale_pieces_ || is_sent(dispatch_, entry, row))
+        write_piece(targets[entry.rank], token, entry, piece);
     }
+    if (dispatch_.expands == 0 || warp != 0) return;
+    const std::uint32_t first = __shfl_sync(kAllLanes, entries.own.row, entries.own.slot);
+    if (lane < entries.count)
+      store(targets[entries.own.rank].copy_of + static_cast<std::int64_t>(entries.own.row) * 4,
+            entries.own.slot == lane ? -1 : static_cast<std::int32_t>(first));
   }
 
  private:

@@ -72,7 +72,7 @@ struct Plugin {
 };
 
 // Changes with every change of what crosses the border.
-inline constexpr const char* kPluginAbi = "ferry-cuda-1";
+inline constexpr const char* kPluginAbi = "ferry-cuda-2";
 inline constexpr const char* kPluginEntry = "ferry_cuda_plugin";
 inline constexpr const char* kPluginFile = "libferry_cuda.so";
 using PluginEntry = const Plugin* (*)();

@@ -173,13 +173,14 @@ void Engine::read_answer(DeviceRoute& route) const {
     route.counters.dropped_rows = dropped;
     // What this rank sends, for the byte counters: rows to every destination and those that leave.
     const auto& own = counts[static_cast<std::size_t>(rank())];
-    if (route.shape.layout == Layout::kByRank) {
-      for (std::size_t peer = 0; peer < ranks; ++peer)
-        route.count_sent(static_cast<int>(peer), own.per_rank[peer], rank());
-    } else {
-      for (std::size_t expert = 0; expert < num_experts; ++expert)
-        route.count_sent(route.owners->rank_of[expert], own.per_expert[expert], rank());
-    }
+    for (std::size_t peer = 0; peer < ranks; ++peer)
+      route.sent_once.count(static_cast<int>(peer), own.per_rank[peer], rank());
+    for (std::size_t expert = 0; expert < num_experts; ++expert)
+      route.sent.count(route.owners->rank_of[expert], own.per_expert[expert], rank());
+    if (route.shape.layout == Layout::kByRank) route.sent = route.sent_once;
+    for (const std::int64_t rows : route.receive.rows_from_rank) route.num_copied_rows += rows;
+    for (const plan::SourceCounts& source : counts)
+      route.num_copied_rows -= source.per_rank[static_cast<std::size_t>(rank())];
   });
 }
 

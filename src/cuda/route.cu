@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(kCountThreads)
     const unsigned same_rank = __match_any_sync(kAllLanes, rank);
     bool is_row = is_selected;
     std::int64_t row = 0;
-    int slot = lane;
+    int slot = 0;
     int highest_k = lane;
     if (layout == Layout::kByRank) {
       is_row = is_selected && (same_rank & ((1U << lane) - 1)) == 0;
@@ -364,6 +364,11 @@ __global__ void __launch_bounds__(kCountThreads)
                                  ? other_k < highest_k
                                  : other_rank < rank || (other_rank == rank && other < lane);
       place_in_list += is_before ? 1 : 0;
+    }
+    if (layout != Layout::kByRank) {
+      const unsigned same_list = same_rank & kept;
+      slot = __shfl_sync(kAllLanes, place_in_list,
+                         same_list != 0 ? __ffs(static_cast<int>(same_list)) - 1 : 0);
     }
     if (is_kept)
       route.entries[token * top_k + place_in_list] = {

@@ -36,6 +36,9 @@ struct EngineConfig {
   Mode mode = Mode::kHighThroughput;
   bool is_low_latency = false;  // with fixed regions: LowLatencyForm::kExpand
   RowOrder row_order = RowOrder::kRankAscending;
+  // CUDA: a row for several local experts crosses once and is copied by its receiver, or each copy is
+  // written directly. Nothing: as the links are.
+  std::optional<bool> expands;
   int num_threads = 1;  // CPU
   int num_sms = 0;      // CUDA; 0: the plan's choice
   Device device;

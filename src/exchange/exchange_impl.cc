@@ -25,6 +25,14 @@ int choose_num_threads(const ExchangeConfig& config, const GroupImpl& group) {
   return std::max(1, memory::num_usable_cores() / static_cast<int>(here));
 }
 
+// The configuration says it for low latency, the environment for everything else.
+std::optional<bool> choose_expand(const ExchangeConfig& config) {
+  if (config.mode == Mode::kLowLatency && config.low_latency_form != LowLatencyForm::kAuto)
+    return config.low_latency_form == LowLatencyForm::kExpand;
+  if (!env().expand) return std::nullopt;
+  return *env().expand != 0;
+}
+
 engine::Deadlines choose_deadlines(const ExchangeConfig& config, const GroupImpl& group) {
   engine::Deadlines out = group.timeouts().deadlines;
   if (config.arrival_timeout.count() > 0) out.arrival = config.arrival_timeout;
@@ -87,6 +95,7 @@ ExchangeImpl::ExchangeImpl(std::shared_ptr<GroupImpl> group, const ExchangeConfi
   engine_config.mode = config_.mode;
   engine_config.is_low_latency = plan_.is_low_latency_expand;
   engine_config.row_order = config_.row_order;
+  engine_config.expands = choose_expand(config_);
   engine_config.num_sms = config_.num_sms;
   engine_config.device = config_.device;
   engine_config.num_threads = choose_num_threads(config_, *group_);

@@ -25,6 +25,7 @@ DeliverySlot make_delivery_slot(const ArenaShape& shape) {
   slot.weights = take(shape.top_k * 4);
   slot.row_source = take(2 * 4);
   slot.row_expert = take(4);
+  if (shape.is_gpu) slot.copy_of = take(4);
   slot.counts = ranges.take(8 * (3 + 3 * std::int64_t{shape.num_experts} + shape.num_ranks));
   slot.bytes = ranges.bytes();
   return slot;
@@ -73,8 +74,8 @@ ArenaLayout make_arena_layout(const ArenaShape& shape) {
   for (std::int64_t& offset : layout.deliveries) offset = ranges.take(layout.delivery.bytes);
 
   if (shape.is_gpu) {
-    layout.staging_bytes = checked_multiply("staging bytes", shape.delivery_rows,
-                                            shape.max_row_bytes);
+    layout.staging_bytes =
+        checked_multiply("staging bytes", shape.delivery_rows, shape.max_row_bytes);
     if (shape.memory_limit > 0 && layout.staging_bytes > shape.memory_limit)
       layout.staging_bytes = shape.memory_limit;
     const std::int64_t area = ranges.take(layout.staging_bytes);

@@ -33,6 +33,7 @@ struct DeliverySlot {
   std::int64_t weights = 0;
   std::int64_t row_source = 0;
   std::int64_t row_expert = 0;
+  std::int64_t copy_of = 0;  // GPU arenas: int32, the row that the receiver copies here, or -1
   // int64: num_rows [1], expert counts [E], aligned ones [E], expert offsets [E+1], sources [R+1].
   std::int64_t counts = 0;
   std::int64_t bytes = 0;
@@ -69,7 +70,7 @@ struct ArenaLayout {
   std::int64_t ll_dispatch_bytes = 0;  // of one buffer
   LowLatencyRecord ll_record;
   std::int64_t ll_combine_bytes = 0;  // of the part of a staging area that is granted for good
-  GpuGateLayout gpu_gate;  // GPU arenas only
+  GpuGateLayout gpu_gate;             // GPU arenas only
   std::int64_t heap = 0;
   std::int64_t heap_bytes = 0;
   std::int64_t total_bytes = 0;

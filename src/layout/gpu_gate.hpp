@@ -25,6 +25,7 @@ struct GateSlot {
     kTopkOffset = 15,
     kWeightsOffset = 16,
     kSourceOffset = 17,
+    kCopyOffset = 18,
   };
 
   std::uint64_t words[kWords];
