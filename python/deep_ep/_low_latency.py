@@ -7,6 +7,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 import torch
 
 import ferry_ep
+from deep_ep._arena_tensors import ArenaTensors, Turns
 from deep_ep._low_latency_delivery import (
     LowLatencyDelivery,
     RangeConstants,
@@ -17,9 +18,8 @@ from deep_ep._refusal import Refused, require
 from deep_ep._routes import KeptRoute, find_route, keep_route
 from deep_ep._streams import is_capturing
 
-_OUTPUTS_OF_GRAPHS = 2  # DeepEP lets two low-latency results be in flight
-_ZERO_COPY_BUFFERS = 2
-_EAGER_OUTPUTS = 2
+_TURNS = 2  # DeepEP lets two low-latency results be in flight
+_OUTPUTS_IN_ARENA = 4  # bf16 ones: two of graphs, two for zero copy or of eager calls
 _SMALL_TENSOR_BYTES = 2 << 20
 
 LowLatencyHandle = Tuple[torch.Tensor, torch.Tensor, int, int, int]
@@ -44,10 +44,10 @@ class LowLatencyMode:
         self._generation = object()
         self._constants: RangeConstants
         self._own_rank: torch.Tensor
-        self._graph_outputs: List[torch.Tensor] = []
-        self._num_graph_outputs_given = 0
-        self._combine_buffers: List[torch.Tensor] = []
-        self._num_combine_buffers_given = 0
+        self._arena: ArenaTensors
+        self._output_bytes = 0  # of one bf16 output
+        self._graph_outputs = Turns(_TURNS)
+        self._combine_buffers = Turns(_TURNS)
 
     @property
     def num_ranks(self) -> int:
@@ -100,22 +100,17 @@ class LowLatencyMode:
     def next_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
         """Memory [E_l, R * Tm, H] that the peers read; two take turns."""
         self._route_of(handle)
-        if not self._combine_buffers:
-            shape = tuple(handle[0].shape) + (handle[3],)
-            self._combine_buffers = [
-                self._allocate(shape, torch.bfloat16) for _ in range(_ZERO_COPY_BUFFERS)
-            ]
-        index = self._num_combine_buffers_given % _ZERO_COPY_BUFFERS
-        self._num_combine_buffers_given += 1
-        return self._combine_buffers[index]
+        return self._combine_buffers.next(
+            self._arena, self._output_bytes, _output_shape(handle), torch.bfloat16
+        )
 
     def given_combine_buffer(self, handle: LowLatencyHandle) -> torch.Tensor:
         """The buffer that next_combine_buffer gave last."""
         require(
-            self._num_combine_buffers_given > 0,
+            self._combine_buffers.is_used,
             "zero_copy: the rows are not in a buffer of get_next_low_latency_combine_buffer",
         )
-        return self._combine_buffers[(self._num_combine_buffers_given - 1) % _ZERO_COPY_BUFFERS]
+        return self._combine_buffers.last(_output_shape(handle), torch.bfloat16)
 
     def wait_ns_by_peer(self) -> List[int]:
         if self._exchange is None:
@@ -123,9 +118,8 @@ class LowLatencyMode:
         return list(self._exchange.counters().wait_ns_by_peer)
 
     def destroy(self) -> None:
-        self._graph_outputs.clear()
-        self._combine_buffers.clear()
-        self._num_graph_outputs_given = self._num_combine_buffers_given = 0
+        self._graph_outputs = Turns(_TURNS)
+        self._combine_buffers = Turns(_TURNS)
         if self._exchange is not None:
             self._exchange.destroy()
             self._exchange = None
@@ -143,8 +137,7 @@ class LowLatencyMode:
         )
         self.destroy()
         num_local = shape.num_experts // self.num_ranks
-        output_bytes = num_local * self.num_ranks * shape.max_tokens * shape.hidden * 2
-        num_outputs = _EAGER_OUTPUTS + _OUTPUTS_OF_GRAPHS + _ZERO_COPY_BUFFERS
+        self._output_bytes = num_local * self.num_ranks * shape.max_tokens * shape.hidden * 2
         self._exchange = self._call(
             lambda: ferry_ep.Exchange(
                 self._group,
@@ -157,9 +150,10 @@ class LowLatencyMode:
                 mode="low_latency",
                 layout="padded",
                 duplicates="accept",
-                arena_bytes=num_outputs * output_bytes + _SMALL_TENSOR_BYTES,
+                arena_bytes=_OUTPUTS_IN_ARENA * self._output_bytes + _SMALL_TENSOR_BYTES,
             )
         )
+        self._arena = ArenaTensors(self._exchange, self._device)
         self._shape = shape
         self._generation = object()
         self._constants = make_range_constants(
@@ -174,31 +168,12 @@ class LowLatencyMode:
         )
 
     def _make_tokens(self, shape: Tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Memory for delivered rows: in the arena, which peers write, or torch's where that is full.
-
-        Rows of a captured dispatch lie in two tensors of their own, in turn: a replay writes there.
+        """Memory for delivered rows. Rows of a captured dispatch lie in two tensors of their own, in
+        turn: a replay writes there.
         """
         if not is_capturing():
-            try:
-                return self._allocate(shape, dtype)
-            except ferry_ep.NoResourceError:
-                return torch.empty(shape, dtype=dtype, device=self._device)
-        if not self._graph_outputs:
-            full = shape[:2] + (shape[2] * 2,)
-            self._graph_outputs = [
-                self._allocate(full, torch.uint8) for _ in range(_OUTPUTS_OF_GRAPHS)
-            ]
-        index = self._num_graph_outputs_given % _OUTPUTS_OF_GRAPHS
-        self._num_graph_outputs_given += 1
-        num_bytes = shape[0] * shape[1] * shape[2] * torch.empty((0,), dtype=dtype, device="cpu").element_size()
-        return self._graph_outputs[index].view(-1)[:num_bytes].view(dtype).view(shape)
-
-    def _allocate(self, shape: Tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        num_bytes = torch.empty((0,), dtype=dtype, device="cpu").element_size()
-        for extent in shape:
-            num_bytes *= extent
-        memory = self._exchange.allocate((num_bytes,), "uint8", framework="torch")
-        return memory.view(dtype).view(shape)
+            return self._arena.new(shape, dtype)
+        return self._graph_outputs.next(self._arena, self._output_bytes, shape, dtype)
 
     def _route_of(self, handle: LowLatencyHandle) -> KeptRoute:
         kept = find_route(handle[0])
@@ -215,3 +190,7 @@ class LowLatencyMode:
             return function()
         except ferry_ep.InvalidArgumentError as error:
             raise Refused(str(error)) from error
+
+
+def _output_shape(handle: LowLatencyHandle) -> Tuple[int, ...]:
+    return (*handle[0].shape, handle[3])

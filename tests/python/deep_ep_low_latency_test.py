@@ -145,6 +145,17 @@ def check_two_in_flight(ranks):
             assert_same(result[0], weighted_sum(batch))
 
 
+def check_results_are_kept(ranks):
+    """More results than the buffer's memory has room for: each keeps its rows."""
+    buffer, batches = make_buffer(ranks), [make_batch(ranks, 1 + i % 16) for i in range(30)]
+    results = [buffer.low_latency_dispatch(batch.x, batch.topk, 16, batch.num_experts, use_fp8=False)
+               for batch in batches]
+    for batch, result in zip(batches, results):
+        check_rows(ranks, batch, 16, FORMATS[0], result)
+        assert_same(buffer.low_latency_combine(result[0], batch.topk, batch.weights, result[2])[0],
+                    weighted_sum(batch))
+
+
 def check_statistics(ranks):
     buffer, batch = make_buffer(ranks), make_batch(ranks, 12)
     received = torch.zeros(2, dtype=torch.int32, device=ranks.device)
@@ -279,6 +290,9 @@ class LowLatency(RankTest):
 
     def test_two_batches_are_in_flight(self):
         self.check(check_two_in_flight)
+
+    def test_results_are_kept_as_long_as_the_program_keeps_them(self):
+        self.check(check_results_are_kept)
 
     def test_statistics_add_up(self):
         self.check(check_statistics)
