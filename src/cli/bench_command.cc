@@ -71,6 +71,24 @@ void add_form_options(CLI::App& command, bench::BenchOptions& options) {
       ->capture_default_str();
 }
 
+// With a number the threads that move a rank's rows, without one the ranks themselves.
+void add_threads(CLI::App& command, bench::BenchOptions& options) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--threads",
+          [&options](const std::vector<std::string>& words) {
+            const bool has_number = !words.empty() && !words.front().empty();
+            if (!has_number) {
+              options.has_thread_ranks = true;
+            } else if (!CLI::detail::lexical_cast(words.front(), options.threads)) {
+              throw CLI::ValidationError("--threads", words.front() + " is not a whole number");
+            }
+          },
+          "Threads of each rank, cpu engine (0: cores / ranks); without a number: --thread-ranks")
+      ->expected(0, 1)
+      ->type_name("[N]");
+}
+
 void add_run_options(CLI::App& command, bench::BenchOptions& options) {
   command.add_option("--iters", options.iters, "Timed iterations")->capture_default_str();
   command.add_option("--warmup", options.warmup, "Iterations before them")->capture_default_str();
@@ -80,10 +98,7 @@ void add_run_options(CLI::App& command, bench::BenchOptions& options) {
   command.add_flag("--json", options.is_json, "Print one JSON object");
   command.add_option("--preset", options.preset, "Shape of a known benchmark")
       ->type_name("deepep-intranode");
-  command
-      .add_option("--threads", options.threads,
-                  "Threads of each rank, cpu engine; 0: cores / ranks")
-      ->capture_default_str();
+  add_threads(command, options);
   command
       .add_option("--sms", options.sms,
                   "Multiprocessors of each rank, cuda engine; 0: the plan's choice")

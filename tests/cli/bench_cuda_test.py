@@ -111,6 +111,7 @@ class FakeGpu(unittest.TestCase):
     def test_needs_no_mps_for_one_rank_or_for_threads(self):
         self.check("--ranks", "1")
         self.check("--ranks", "2", "--thread-ranks")
+        self.check("--ranks", "2", "--threads")
         self.assertEqual(self.recorded(), [])
 
     def test_takes_the_mps_that_is_there(self):

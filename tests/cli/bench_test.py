@@ -94,6 +94,15 @@ class Checked(unittest.TestCase):
         self.assertTrue(result["thread_ranks"])
         self.check("--ranks", "2", "--thread-ranks", "--mode", "ll")
 
+    def test_threads_without_a_number_are_the_ranks(self):
+        self.assertTrue(self.check("--ranks", "2", "--threads")["thread_ranks"])
+        two_each = self.check("--ranks", "2", "--threads", "2")
+        self.assertEqual(two_each["threads"], 2)
+        self.assertNotIn("thread_ranks", two_each)
+        answer = program.run(*program.SMALL, "--threads", "many")
+        self.assertEqual(answer.code, 2, answer)
+        self.assertIn("--threads: many is not a whole number", answer.err)
+
     def test_experts_that_do_not_divide(self):
         answer = program.run(*program.SMALL, "--ranks", "7", "--experts", "60")
         self.assertEqual(answer.code, 0, answer)
