@@ -37,6 +37,8 @@ void add_diagnose_command(CLI::App& app, Invocation& invocation);
 void add_doctor_command(CLI::App& app, Invocation& invocation);
 void add_env_command(CLI::App& app, Invocation& invocation);
 void add_facts_command(CLI::App& app, Invocation& invocation);
+void add_nics_command(CLI::App& app, Invocation& invocation);
+void add_plan_command(CLI::App& app, Invocation& invocation);
 void add_topo_command(CLI::App& app, Invocation& invocation);
 void add_install_command(CLI::App& app, Invocation& invocation);
 void add_version_command(CLI::App& app, Invocation& invocation);

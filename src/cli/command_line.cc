@@ -16,6 +16,8 @@ constexpr void (*kCommands[])(CLI::App&, Invocation&) = {
     add_doctor_command,
     add_env_command,
     add_facts_command,
+    add_nics_command,
+    add_plan_command,
     add_topo_command,
     add_install_command,
     add_version_command,

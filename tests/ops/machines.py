@@ -89,8 +89,18 @@ def pci(tree, path, vendor, device, pci_class, numa):
             tree.write_all(folder, vendor=vendor if is_last else "0x1000",
                            device=device if is_last else "0xc030",
                            **{"class": pci_class if is_last else "0x060400"}, numa_node=numa)
+            if not is_last:
+                tree.write(folder + "/config", bytes(4096))
         if not tree.path(f"/sys/bus/pci/devices/{address}").is_symlink():
             tree.link(f"/sys/bus/pci/devices/{address}", f"../../../..{folder}")
+
+
+def set_acs(tree, address, control):
+    """The bridge's config space with one extended capability: ACS and its control register."""
+    config = bytearray(4096)
+    config[0x100:0x104] = (0x0001000D).to_bytes(4, "little")
+    config[0x106:0x108] = control.to_bytes(2, "little")
+    tree.write(f"/sys/bus/pci/devices/{address}/config", bytes(config))
 
 
 def driver(tree, version="570.133.20", flavour="open", registry="", cuda="12.8"):
@@ -427,7 +437,7 @@ def efa(tree):
     tree.write("/usr/bin/nv-fabricmanager", "")
     tree.folder_at("/opt/amazon/efa/lib64")
     gpu_paths, nic_paths = paired_switches([0x53, 0x64, 0x75, 0x86, 0x97, 0xa8, 0xb9, 0xca],
-                                           [0x4f, 0x60, 0x71, 0x82, 0x93, 0xa4, 0xb5, 0xc6])
+                                           [0x4f, 0x5a, 0x71, 0x79, 0x93, 0xa4, 0xb5, 0xc6])
     numas = [0, 0, 0, 0, 1, 1, 1, 1]
     gpus(tree, gpu_paths, "NVIDIA H200", "9.0", numas, 141, switch_links=18)
     for i in range(8):

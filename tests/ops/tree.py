@@ -1,5 +1,6 @@
 """A folder that stands for a host: the files of /proc, /sys, /etc and /usr that facts are read from."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -15,13 +16,53 @@ class Tree:
         self.cache = pathlib.Path(cache)  # compiled libraries, by what they hold
         self.folder.mkdir(parents=True, exist_ok=True)
         self.cache.mkdir(parents=True, exist_ok=True)
+        self.undo = None  # while changes are recorded: what takes each one back, the latest last
+
+    @contextlib.contextmanager
+    def changed(self, change):
+        """The tree with a change, which is taken back at the end: cheaper than a copy of it."""
+        self.undo = []
+        try:
+            change(self)
+            yield self
+        finally:
+            for take_back in reversed(self.undo):
+                take_back()
+            self.undo = None
+
+    def prepare(self, path):
+        """Makes room for a new file at `path`, and remembers what was there."""
+        if self.undo is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return
+        missing = path.parent
+        while not missing.exists():
+            missing = missing.parent
+        if missing != path.parent:
+            first = missing / path.parent.relative_to(missing).parts[0]
+            self.undo.append(lambda: shutil.rmtree(first))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() or path.is_symlink():
+            self.put_aside(path)
+        else:
+            self.undo.append(lambda: remove_any(path))
+
+    def put_aside(self, path):
+        aside = self.cache / f"aside-{len(self.undo)}"
+        remove_any(aside)
+        path.rename(aside)
+
+        def take_back():
+            remove_any(path)
+            aside.rename(path)
+        self.undo.append(take_back)
 
     def path(self, name):
         return self.folder / name.lstrip("/")
 
     def write(self, name, text="\n"):
         path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.prepare(path)
         if isinstance(text, bytes):
             path.write_bytes(text)
         else:
@@ -32,21 +73,30 @@ class Tree:
             self.write(f"{folder}/{name}", str(text))
 
     def link(self, name, target):
+        """A symbolic link; the last part of `name` is the link, those before it may be links."""
         path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_symlink():
-            path.unlink()
+        self.prepare(path)
+        remove_any(path)
         path.symlink_to(target)
 
     def folder_at(self, name):
-        self.path(name).mkdir(parents=True, exist_ok=True)
+        path = self.path(name)
+        if not path.exists():
+            self.prepare(path)
+        path.mkdir(parents=True, exist_ok=True)
 
     def remove(self, name):
         path = self.path(name)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+        if self.undo is None:
+            remove_any(path)
         else:
-            path.unlink()
+            self.put_aside(path)
+
+    def rename(self, old, new):
+        old, new = self.path(old), self.path(new)
+        old.rename(new)
+        if self.undo is not None:
+            self.undo.append(lambda: new.rename(old))
 
     def read(self, name):
         return self.path(name).read_text()
@@ -59,10 +109,6 @@ class Tree:
     def names(self, folder):
         path = self.path(folder)
         return sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-
-    def copy(self, folder):
-        shutil.copytree(self.folder, folder, symlinks=True)
-        return Tree(folder, self.cache)
 
     # ---- the environment of the process -----------------------------------------------------
 
@@ -109,8 +155,15 @@ class Tree:
         if not built.exists():
             compile_library(built, source, script, soname, glibc)
         path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self.prepare(path)
         shutil.copy(built, path)
+
+
+def remove_any(path):
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif path.exists() or path.is_symlink():
+        path.unlink()
 
 
 def compile_library(built, source, script, soname, glibc):

@@ -7,6 +7,7 @@
 #include "ops/checks/check.hpp"
 #include "ops/checks/derived.hpp"
 #include "ops/text.hpp"
+#include "ops/topology/nic_plan.hpp"
 
 namespace ferry::ops {
 
@@ -107,11 +108,9 @@ Judgement judge_ibgda(const Facts& facts, const DoctorOptions& options) {
 }
 
 Judgement judge_address_handle(const Facts& facts, const DoctorOptions&) {
-  const std::vector<HcaFacts> hcas = facts.hca_list();
-  const std::vector<ActivePort> ports = active_ports(hcas);
-  const bool is_roce = std::any_of(ports.begin(), ports.end(), [](const ActivePort& active) {
-    return is_ethernet(*active.port) && active.hca->driver.is("mlx5_core");
-  });
+  const NicPlan plan = plan_nics(facts);
+  const bool is_roce =
+      has_mlx5(facts) && !plan.nics.empty() && plan.nics.front().link_layer == "Ethernet";
   const LibraryFacts* host = effective_nvshmem(facts);
   if (!is_roce || host == nullptr || !host->version.is_known())
     return not_applicable("no RoCE port, or no NVSHMEM of known version");

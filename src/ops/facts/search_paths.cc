@@ -64,6 +64,9 @@ std::vector<std::string> python_folders(const Root& root, const Facts& facts) {
   std::vector<std::string> candidates = split(process.variable("PYTHONPATH"), ':');
   std::vector<std::string> prefixes = {process.variable("VIRTUAL_ENV"),
                                        process.variable("CONDA_PREFIX")};
+  // An environment that is active in PATH alone.
+  for (const std::string& folder : split(process.variable("PATH"), ':'))
+    if (folder.ends_with("/bin")) prefixes.push_back(folder.substr(0, folder.size() - 4));
   const std::string home = process.variable("HOME");
   if (!home.empty()) prefixes.push_back(home + "/.local");
   prefixes.insert(prefixes.end(), {"/usr/local", "/usr", "/opt/deepep/venv", "/opt/conda"});
