@@ -36,7 +36,7 @@ def check_received(ranks, batch, result, alignment=1, num_items=6):
 def check_grid(ranks):
     buffer = make_buffer(ranks)
     for base in (0, 1, 7, 64):
-        for num_topk, num_local in ((1, 1), (2, 4), (4, 32)):
+        for num_topk, num_local in ((1, 1), (2, 4), (4, 32), (40, 64)):
             batch = Batch(ranks, tokens_of(ranks.rank, base), num_topk=num_topk, num_local=num_local)
             result = batch.dispatch(buffer)
             oracle = check_received(ranks, batch, result)
