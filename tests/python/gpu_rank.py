@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import ferry_ep
+from ferry_ep import autograd
 from oracle import Oracle
 
 HIDDEN, EXPERTS, TOP_K, MAX_TOKENS = 512, 16, 4, 64
@@ -168,11 +169,40 @@ def check_graph(group):
         group.barrier()
 
 
+def check_gradients(group):
+    """Worst-case sizing on the GPU: nothing waits for the host, and gradients are exact integers."""
+    batch = make_batch(group.size, 6)
+    topk, x, weights = batch[group.rank]
+    used = on_gpu(topk >= 0)
+    with make_exchange(group, layout="by_expert", dtype="fp32") as exchange:
+        rows = on_gpu(x).requires_grad_()
+        scale = on_gpu(weights).requires_grad_()
+        route = exchange.route(on_gpu(topk), sizing="worst_case")
+        delivered, _, _ = autograd.dispatch(exchange, route, rows)
+        out = autograd.combine(exchange, route, 2 * delivered, scale)
+        out.sum().backward()
+        torch.cuda.synchronize()
+        exchange.check()
+        assert torch.equal(rows.grad, (2 * scale * used).sum(1, keepdim=True).expand_as(rows))
+        assert torch.equal(scale.grad, used * 2 * rows.detach().sum(1, keepdim=True))
+        group.barrier()
+
+
+def leave_objects(group):
+    """What a program that simply ends leaves behind; the exit must be quiet."""
+    exchange = make_exchange(group, dtype="fp32", arena_bytes=1 << 20)
+    route = exchange.route(torch.zeros(0, TOP_K, dtype=torch.int64, device=DEVICE))
+    delivery = exchange.dispatch(route, torch.zeros(0, HIDDEN, device=DEVICE))
+    pending = exchange.begin_dispatch(route, torch.zeros(0, HIDDEN, device=DEVICE))
+    globals()["left"] = (exchange, route, delivery, pending, exchange.allocate((8, 8), "fp32"))
+
+
 def main():
     rank, size, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     torch.cuda.set_device(DEVICE)
     group = ferry_ep.Group.open(rank, size, address, arrival_timeout_ms=60000)
-    for check in (check_high_throughput, check_graph, check_other_frameworks):
+    for check in (check_high_throughput, check_graph, check_other_frameworks, check_gradients,
+                  leave_objects):
         check(group)
         print(check.__name__, flush=True)
 
