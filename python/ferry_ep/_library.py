@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import sys
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any, List, Optional
 
@@ -24,14 +25,11 @@ _OUT_HANDLE = POINTER(c_void_p)
 RANK_BODY = ctypes.CFUNCTYPE(c_int32, c_void_p, c_void_p)
 
 
-def _folder() -> pathlib.Path:
-    return pathlib.Path(__file__).resolve().parent / "lib"
-
-
 def _open() -> ctypes.CDLL:
-    # Beside this file as it was imported, and, for a package of symbolic links, as it is stored.
-    here = pathlib.Path(__file__).parent / "lib" / _FILE
-    path = here if here.exists() else _folder() / _FILE
+    # Beside this file; an editable install has its sources in one folder and the library in another.
+    folders = [pathlib.Path(__file__).parent, *map(pathlib.Path, sys.modules["ferry_ep"].__path__)]
+    paths = [folder / "lib" / _FILE for folder in folders]
+    path = next((path for path in paths if path.exists()), paths[0])
     if not path.exists():
         raise UnavailableError(f"{path} is missing: this ferry_ep is source without the library; "
                                "try: pip install . in the repository's root")
