@@ -86,11 +86,12 @@ class Engine final : public engine::Engine {
   [[nodiscard]] int rank() const noexcept { return store_.rank(); }
   [[nodiscard]] int num_ranks() const noexcept { return store_.size(); }
 
-  // engine.cc
+  // engine_start.cc
   void learn_neighbours(std::chrono::milliseconds timeout);
   void make_device_memory();
   void check_residency(std::chrono::milliseconds timeout);
-  void upload_owners(const plan::OwnerMap& owners, cudaStream_t stream);
+
+  // faults.cc
   void watch();
   struct PeerWatch {
     std::optional<std::chrono::steady_clock::time_point> since;  // a gate waits for the peer
@@ -101,6 +102,9 @@ class Engine final : public engine::Engine {
   void raise_device_fault();
   void raise_lost(int peer);
   [[nodiscard]] Error describe(const Refusal& refusal) const;
+
+  // engine.cc
+  void upload_owners(const plan::OwnerMap& owners, cudaStream_t stream);
   // Chains this operation behind the last one, and makes the device current. Refuses the legacy
   // stream among thread ranks.
   [[nodiscard]] cudaStream_t enter(StreamRef stream);

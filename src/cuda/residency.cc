@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace ferry::cuda {
@@ -46,6 +47,19 @@ WaitingBlocks::~WaitingBlocks() {
 int WaitingBlocks::on_device(int device) {
   const std::lock_guard lock(tally().mutex);
   return tally().num_blocks[device];
+}
+
+std::string tell_waiting_blocks(const std::string& gpu,
+                                const std::string& process,
+                                int num_blocks) {
+  return gpu + "/" + process + "/" + std::to_string(num_blocks);
+}
+
+int sum_waiting_blocks(const std::string& gpu, std::span<const std::string> told) {
+  int total = 0;
+  for (const std::string& process : std::set<std::string>(told.begin(), told.end()))
+    if (process.starts_with(gpu + "/")) total += std::stoi(process.substr(process.rfind('/') + 1));
+  return total;
 }
 
 }  // namespace ferry::cuda
