@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <set>
 #include <thread>
 
 #include "base/log.hpp"
@@ -123,16 +122,11 @@ void Engine::check_residency(std::chrono::milliseconds timeout) {
           .num_blocks;
   waiting_blocks_ = WaitingBlocks(device_, own);
   (void)store_.all_gather("exchange creation: own waiting blocks", "", timeout);
-  const auto counts = store_.all_gather("exchange creation: waiting blocks",
-                                        gpu_id_ + "/" + std::to_string(::getpid()) + "/" +
-                                            std::to_string(WaitingBlocks::on_device(device_)),
-                                        timeout);
-  // Ranks that are threads of one process tell the same.
-  const std::set<std::string> processes(counts.begin(), counts.end());
-  int total = 0;
-  for (const std::string& process : processes)
-    if (process.starts_with(gpu_id_ + "/"))
-      total += std::stoi(process.substr(process.rfind('/') + 1));
+  const auto told = store_.all_gather(
+      "exchange creation: waiting blocks",
+      tell_waiting_blocks(gpu_id_, std::to_string(::getpid()), WaitingBlocks::on_device(device_)),
+      timeout);
+  const int total = sum_waiting_blocks(gpu_id_, told);
   has_resident_blocks_ = total <= num_sms_;
   if (!has_resident_blocks_) waiting_blocks_ = {};
   const std::optional<Error> failure = capture_error([&] {
