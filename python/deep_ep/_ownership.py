@@ -8,28 +8,36 @@ from typing import Iterable, Optional
 OWN_DISTRIBUTION = "ferry-ep"
 
 
-def _normalised(name: Optional[str]) -> str:
+def _name_of(distribution: importlib.metadata.Distribution) -> str:
+    """Lower case with hyphens; "" where the metadata are damaged."""
+    metadata = distribution.metadata
+    name = metadata["Name"] if metadata is not None else None
     return (name or "").lower().replace("_", "-")
 
 
+def _read(distribution: importlib.metadata.Distribution, file: str) -> str:
+    try:
+        return distribution.read_text(file) or ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _brings_deep_ep(distribution: importlib.metadata.Distribution) -> bool:
-    if _normalised(distribution.metadata["Name"]) == "deep-ep":
+    if _name_of(distribution) == "deep-ep":
         return True
-    top_level = distribution.read_text("top_level.txt") or ""
-    record = distribution.read_text("RECORD") or ""
-    return "deep_ep" in top_level.split() or "\ndeep_ep/__init__.py," in "\n" + record
+    if "deep_ep" in _read(distribution, "top_level.txt").split():
+        return True
+    return "\ndeep_ep/__init__.py," in "\n" + _read(distribution, "RECORD")
 
 
 def find_other_owner(
     distributions: Optional[Iterable[importlib.metadata.Distribution]] = None,
 ) -> Optional[str]:
     """The name and version of a distribution other than ours that brings ``deep_ep``, or None."""
-    for distribution in (
-        importlib.metadata.distributions() if distributions is None else distributions
-    ):
-        name = distribution.metadata["Name"]
-        if _normalised(name) != OWN_DISTRIBUTION and _brings_deep_ep(distribution):
-            return f"{name} {distribution.version}"
+    known = importlib.metadata.distributions() if distributions is None else distributions
+    for distribution in known:
+        if _name_of(distribution) != OWN_DISTRIBUTION and _brings_deep_ep(distribution):
+            return f"{distribution.metadata['Name']} {distribution.version}"
     return None
 
 

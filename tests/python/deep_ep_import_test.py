@@ -78,7 +78,7 @@ class FakeDistribution:
     version = "9.9"
 
     def __init__(self, name, record="", top_level=""):
-        self.metadata = {"Name": name}
+        self.metadata = {"Name": name} if name else None
         self._texts = {"RECORD": record, "top_level.txt": top_level}
 
     def read_text(self, name):
@@ -93,7 +93,8 @@ class Ownership(unittest.TestCase):
             FakeDistribution("some-wrapper", "a.py,,\ndeep_ep/__init__.py,sha,1\n"),
             FakeDistribution("old-egg", None, "other\ndeep_ep\n"),
         ]
-        self.assertIsNone(_ownership.find_other_owner([own, FakeDistribution("my_deep_ep_notes")]))
+        self.assertIsNone(_ownership.find_other_owner(
+            [own, FakeDistribution("my_deep_ep_notes"), FakeDistribution(None)]))
         for other in others:
             found = _ownership.find_other_owner([own, other])
             self.assertEqual(found, f"{other.metadata['Name']} 9.9")
