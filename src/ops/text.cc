@@ -105,6 +105,11 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+std::string after_mark(std::string_view text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  return std::string(at == std::string_view::npos ? text : text.substr(at + mark.size()));
+}
+
 std::optional<long long> parse_whole(std::string_view text) {
   if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
     const auto number = parse_hex(text);

@@ -20,6 +20,9 @@ namespace ferry::ops {
 [[nodiscard]] std::string lower(std::string_view text);
 [[nodiscard]] bool contains(std::string_view text, std::string_view part);
 
+// What follows the first `mark`: "1.25" of "MLX5_1.25" at "_"; the whole text without one.
+[[nodiscard]] std::string after_mark(std::string_view text, std::string_view mark);
+
 // Whole decimal or 0x numbers and nothing else; nullopt on anything that does not fit.
 [[nodiscard]] std::optional<long long> parse_whole(std::string_view text);
 [[nodiscard]] std::optional<unsigned long long> parse_hex(std::string_view text);

@@ -169,7 +169,7 @@ Judgement judge_glibc(const Facts& facts, const DoctorOptions&) {
   if (!facts.host.glibc.is_known()) return unknown(facts.host.glibc.reason(), "ldd --version");
   for (const LibraryFacts* plugin : plugins) {
     if (!plugin->glibc_need.is_known()) continue;
-    const std::string need = plugin->glibc_need->substr(6);
+    const std::string need = after_mark(*plugin->glibc_need, "_");
     if (compare_versions(need, facts.host.glibc.value()) > 0)
       return fail(fmt::format("{} needs GLIBC_{}, this container has {}", plugin->path, need,
                               facts.host.glibc.value()));

@@ -178,7 +178,7 @@ Judgement judge_verbs(const Facts& facts, const DoctorOptions& options) {
     return unknown(library->path + " names no MLX5 version", "readelf -V " + library->path);
   const std::string seen =
       fmt::format("{} goes up to {}", library->path, library->highest_tag.value());
-  if (is_at_least(library->highest_tag->substr(5), "1.25")) return ok(seen);
+  if (is_at_least(after_mark(*library->highest_tag, "_"), "1.25")) return ok(seen);
   if (options.is_multi_node)
     return fail(
         seen, "install rdma-core or DOCA-OFED 25 or newer; if it stays, look at hca.fused as well");

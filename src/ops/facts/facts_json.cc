@@ -149,7 +149,7 @@ void read(const Json& json, Fact<T>& fact, const Place& place) {
 Json parse_text(std::string_view text, std::string_view source) {
   try {
     return Json::parse(text);
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {
     FERRY_THROW(ErrorCode::kInvalidArgument, "{} is not JSON: {}", source, error.what());
   }
 }

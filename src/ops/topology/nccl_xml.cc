@@ -131,7 +131,8 @@ void write_nets(pugi::xml_node parent, const Facts& facts, const std::string& ad
       pugi::xml_node net = nic.append_child("net");
       set(net, "name", hcas[i].name);
       net.append_attribute("dev") = static_cast<int>(i);
-      net.append_attribute("speed") = static_cast<int>(port.rate_gbps.value_or(0) * 1000);
+      net.append_attribute("speed") =
+          static_cast<int>(std::clamp(port.rate_gbps.value_or(0), 0.0, 1e6) * 1000);
       net.append_attribute("port") = port.number;
     }
   }

@@ -14,6 +14,9 @@ namespace ferry::ops {
 
 namespace {
 
+// More of either is no host, and the search for the best plan would take its time.
+constexpr std::size_t kMostDevices = 64;
+
 topo::PciPlace place_of(const Facts& facts, const std::string& address) {
   for (const PciDevice& device : facts.pci) {
     if (device.address != address) continue;
@@ -96,6 +99,13 @@ NicPlan plan_nics(const Facts& facts) {
   std::stable_sort(plan.nics.begin(), plan.nics.end(),
                    [](const NicPort& a, const NicPort& b) { return a.pci < b.pci; });
 
+  if (plan.gpus.size() > kMostDevices || plan.nics.size() > kMostDevices) {
+    plan.left_out.push_back(
+        {"all", fmt::format("{} GPUs and {} ports, at most {} of each are planned",
+                            plan.gpus.size(), plan.nics.size(), kMostDevices)});
+    plan.gpus.clear();
+    plan.nics.clear();
+  }
   for (const GpuFacts& gpu : plan.gpus) {
     std::vector<topo::Distance> row;
     for (const NicPort& nic : plan.nics)
