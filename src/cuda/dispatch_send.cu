@@ -265,10 +265,10 @@ __device__ void quantize_in_bulk(const ExchangeView& exchange,
 
 template <int kTransform>
 __global__ void __launch_bounds__(kMostWarps * 32, 1)
-    move_rows(const __grid_constant__ ExchangeView exchange,
-              const __grid_constant__ RouteView route,
-              const __grid_constant__ DispatchView dispatch,
-              int is_bulk) {
+    dispatch_rows(const __grid_constant__ ExchangeView exchange,
+                  const __grid_constant__ RouteView route,
+                  const __grid_constant__ DispatchView dispatch,
+                  int is_bulk) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char stages[];
   __shared__ __align__(8) std::uint64_t barriers[kMostWarps * kStages];
@@ -307,7 +307,7 @@ void launch_move(const ExchangeView& exchange,
                  const DispatchView& dispatch,
                  const MoveLaunch& launch,
                  cudaStream_t stream) {
-  move_rows<kTransform>
+  dispatch_rows<kTransform>
       <<<static_cast<unsigned>(launch.num_blocks), static_cast<unsigned>(launch.num_warps) * 32,
          static_cast<std::size_t>(launch.shared_bytes), stream>>>(exchange, route, dispatch,
                                                                   launch.is_bulk);
@@ -334,10 +334,10 @@ cudaError_t launch_dispatch(const ExchangeView& exchange,
 }
 
 cudaError_t prepare_dispatch_kernels(int shared_bytes) {
-  for (const void* kernel : {reinterpret_cast<const void*>(&move_rows<kCopy>),
-                             reinterpret_cast<const void*>(&move_rows<kScale>),
-                             reinterpret_cast<const void*>(&move_rows<kQuantizeFp32>),
-                             reinterpret_cast<const void*>(&move_rows<kQuantizeUe8m0>)})
+  for (const void* kernel : {reinterpret_cast<const void*>(&dispatch_rows<kCopy>),
+                             reinterpret_cast<const void*>(&dispatch_rows<kScale>),
+                             reinterpret_cast<const void*>(&dispatch_rows<kQuantizeFp32>),
+                             reinterpret_cast<const void*>(&dispatch_rows<kQuantizeUe8m0>)})
     if (const cudaError_t error =
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
         error != cudaSuccess)
