@@ -40,7 +40,10 @@ void add_facts_command(CLI::App& app, Invocation& invocation);
 void add_nics_command(CLI::App& app, Invocation& invocation);
 void add_plan_command(CLI::App& app, Invocation& invocation);
 void add_topo_command(CLI::App& app, Invocation& invocation);
+void add_image_command(CLI::App& app, Invocation& invocation);
 void add_install_command(CLI::App& app, Invocation& invocation);
+void add_k8s_command(CLI::App& app, Invocation& invocation);
+void add_verify_command(CLI::App& app, Invocation& invocation);
 void add_version_command(CLI::App& app, Invocation& invocation);
 
 }  // namespace ferry::cli

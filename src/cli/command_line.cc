@@ -19,7 +19,10 @@ constexpr void (*kCommands[])(CLI::App&, Invocation&) = {
     add_nics_command,
     add_plan_command,
     add_topo_command,
+    add_image_command,
     add_install_command,
+    add_k8s_command,
+    add_verify_command,
     add_version_command,
 };
 // clang-format on
