@@ -62,7 +62,7 @@ constexpr Cause kCauses[] = {
      "the device half in the extension and the host library that the loader takes differ; torch "
      "brings a copy of its own",
      "export LD_PRELOAD=$NVSHMEM_HOME/lib/libnvshmem_host.so.3, or keep one copy; both halves: "
-     "ferry doctor --only nvshmem.halves",
+     "ferry doctor --only nvshmem.versions",
      "sglang #12949"},
     {"versions.nvshmem-qp-fields", "NVSHMEM 3.5 or newer with a DeepEP that does not know it",
      "3.5 moved the queue pair's fields in the device state; without commit 29d31c0 (PR #564) the "
@@ -71,7 +71,7 @@ constexpr Cause kCauses[] = {
     {"versions.nccl-too-old", "the NCCL that was loaded lacks what the extension was built against",
      "torch pins an older nvidia-nccl exactly, and a later pip install put it back",
      "pip install --no-deps 'nvidia-nccl-cu13>=2.30.4', and look again after every pip install: "
-     "ferry doctor --only nccl.pin",
+     "ferry doctor --only nccl.symbols",
      "DeepEP #710, #712"},
     {"versions.nccl-headers", "the extension was built with headers of another NCCL",
      "the struct that it passes carries another version than the loaded library expects",
@@ -130,7 +130,7 @@ constexpr Cause kCauses[] = {
     {"nic.gid", "the GID that was chosen is not routed",
      "a link-local (fe80) or RoCE v1 entry reaches nobody beyond the switch",
      "set NVSHMEM_IB_GID_INDEX and NCCL_IB_GID_INDEX to the RoCE v2 entry with the IPv4 address: "
-     "ferry doctor --only gid.index",
+     "ferry doctor --only roce.gid",
      "nccl #769, #1131, DeepEP #38"},
     {"nic.no-gid", "the RDMA interface has no address",
      "without an IP address on its network device a RoCE port has no usable GID",
@@ -259,7 +259,7 @@ constexpr Cause kCauses[] = {
     {"container.memlock", "memory may not be locked",
      "an added IPC_LOCK does nothing for a process that is not root; the limit is the runtime's",
      "LimitMEMLOCK=infinity of the container runtime, or run as root with IPC_LOCK; see: "
-     "ferry doctor --only memlock",
+     "ferry doctor --only limits.memlock",
      "nvidia-container-toolkit #2037"},
     {"container.shm", "/dev/shm is too small", "containers get 64 MiB unless told otherwise",
      "--ipc=host or --shm-size=16g; in Kubernetes an emptyDir with medium Memory at /dev/shm",

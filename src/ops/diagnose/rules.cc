@@ -90,7 +90,7 @@ Hypotheses explain_address_handle(const Clues& clues) {
   if (!is_old || found.empty()) {
     found.push_back(
         {"nic.gid", Likelihood::kPossible, "",
-         "the GID at NVSHMEM_IB_GID_INDEX: show_gids, or ferry doctor --only gid.index"});
+         "the GID at NVSHMEM_IB_GID_INDEX: show_gids, or ferry doctor --only roce.gid"});
     found.push_back(
         {"nic.no-gid", Likelihood::kOpen, "", "does each RDMA interface have an address?"});
   }
