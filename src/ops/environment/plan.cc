@@ -26,33 +26,40 @@ const LibraryFacts* chosen_nvshmem(const Facts& facts) {
   return nullptr;
 }
 
-void add_toolkit(const Facts& facts, Lines& lines) {
-  for (const ToolkitFacts& toolkit : facts.software.toolkits) {
-    if (!toolkit.is_default) continue;
-    lines.push_back({Kind::kSet, "CUDA_HOME", toolkit.path,
-                     "the toolkit that extensions are built and linked with"});
-    lines.push_back(
-        {Kind::kPrepend, "PATH", toolkit.path + "/bin", "its nvcc before the distribution's"});
-  }
+void add_toolkit(const Facts& facts, const StackChoice& choice, Lines& lines) {
+  std::string home = choice.cuda_home;
+  for (const ToolkitFacts& toolkit : facts.software.toolkits)
+    if (home.empty() && toolkit.is_default) home = toolkit.path;
+  if (home.empty()) return;
+  lines.push_back(
+      {Kind::kSet, "CUDA_HOME", home, "the toolkit that extensions are built and linked with"});
+  lines.push_back({Kind::kPrepend, "PATH", home + "/bin", "its nvcc before the distribution's"});
 }
 
-void add_nvshmem(const Facts& facts, Lines& lines) {
-  const LibraryFacts* library = chosen_nvshmem(facts);
-  if (library == nullptr) return;
-  const std::string folder = parent(library->path);
+void add_nvshmem(const Facts& facts, const StackChoice& choice, Lines& lines) {
+  std::string path;
+  if (!choice.nvshmem.empty())
+    path = choice.nvshmem + "/lib/libnvshmem_host.so.3";
+  else if (const LibraryFacts* library = chosen_nvshmem(facts); library != nullptr)
+    path = library->path;
+  if (path.empty()) return;
+  const std::string folder = parent(path);
   const std::string prefix = parent(folder);
   lines.push_back({Kind::kSet, "NVSHMEM_DIR", prefix,
                    "without it DeepEP builds with internode and low latency disabled"});
   lines.push_back({Kind::kSet, "NVSHMEM_HOME", prefix, "the same, for tools that read this name"});
   lines.push_back({Kind::kPrepend, "LD_LIBRARY_PATH", folder, "the host half and its transports"});
-  lines.push_back({Kind::kPreload, "LD_PRELOAD", library->path,
-                   "otherwise PyTorch's own NVSHMEM is loaded first"});
+  lines.push_back({Kind::kPrepend, "PATH", prefix + "/bin", "nvshmem-info and the launcher"});
+  lines.push_back(
+      {Kind::kPreload, "LD_PRELOAD", path, "otherwise PyTorch's own NVSHMEM is loaded first"});
 }
 
-void add_checkout(const Facts& facts, Lines& lines) {
-  if (facts.software.checkouts.empty()) return;
-  lines.push_back({Kind::kPrepend, "PYTHONPATH", facts.software.checkouts.front().path,
-                   "DeepEP, built in place"});
+void add_checkout(const Facts& facts, const StackChoice& choice, Lines& lines) {
+  std::string path = choice.checkout;
+  if (path.empty() && !facts.software.checkouts.empty())
+    path = facts.software.checkouts.front().path;
+  if (!path.empty())
+    lines.push_back({Kind::kPrepend, "PYTHONPATH", path, "DeepEP, built in place"});
 }
 
 // What all names of the devices begin with, up to their number: "mlx5", "rocep".
@@ -78,19 +85,28 @@ std::string common_gid(const Facts& facts, const NicPlan& plan) {
   return indices.size() == 1 ? *indices.begin() : "";
 }
 
-void add_ibgda(const Facts& facts, Lines& lines) {
+void add_nic_handler(const Facts& facts, const StackChoice& choice, Lines& lines) {
+  const std::string name = "NVSHMEM_IBGDA_NIC_HANDLER";
+  if (!choice.nic_handler.empty()) {
+    lines.push_back({Kind::kSet, name, choice.nic_handler, "as the stack was installed"});
+    return;
+  }
+  const bool can_ring = has_peer_mapping(facts.driver.running_registry_dwords.value_or(""));
+  if (can_ring || !is_loaded(facts, "gdrdrv"))
+    lines.push_back({Kind::kSet, name, "gpu",
+                     can_ring
+                         ? "the driver option lets kernels ring the doorbell"
+                         : "the CPU's handler was seen to hang, and gdrdrv is not there for it"});
+}
+
+void add_ibgda(const Facts& facts, const StackChoice& choice, Lines& lines) {
   const NicPlan plan = plan_nics(facts);
   if (!has_mlx5(facts) || plan.is_empty()) return;
   lines.push_back({Kind::kSet, "NVSHMEM_REMOTE_TRANSPORT", "ibgda",
                    "kernels write the NIC's queues themselves"});
   lines.push_back(
       {Kind::kSet, "NVSHMEM_IB_ENABLE_IBGDA", "1", "the same, in the name that DeepEP sets"});
-  const bool can_ring = has_peer_mapping(facts.driver.running_registry_dwords.value_or(""));
-  if (can_ring || !is_loaded(facts, "gdrdrv"))
-    lines.push_back({Kind::kSet, "NVSHMEM_IBGDA_NIC_HANDLER", "gpu",
-                     can_ring
-                         ? "the driver option lets kernels ring the doorbell"
-                         : "the CPU's handler was seen to hang, and gdrdrv is not there for it"});
+  add_nic_handler(facts, choice, lines);
   const std::string prefix = common_prefix(plan);
   if (!prefix.empty())
     lines.push_back(
@@ -131,12 +147,12 @@ void add_gib(const Facts& facts, Lines& lines) {
 
 }  // namespace
 
-std::vector<EnvironmentLine> plan_environment(const Facts& facts) {
+std::vector<EnvironmentLine> plan_environment(const Facts& facts, const StackChoice& choice) {
   Lines lines;
-  add_toolkit(facts, lines);
-  add_nvshmem(facts, lines);
-  add_checkout(facts, lines);
-  add_ibgda(facts, lines);
+  add_toolkit(facts, choice, lines);
+  add_nvshmem(facts, choice, lines);
+  add_checkout(facts, choice, lines);
+  add_ibgda(facts, choice, lines);
   add_gib(facts, lines);
   return lines;
 }

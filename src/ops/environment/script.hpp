@@ -17,9 +17,18 @@ struct EnvironmentLine {
   std::string why{};
 };
 
+// Where a stack lies that an installer has decided on; what is empty is read from the facts.
+struct StackChoice {
+  std::string cuda_home{};
+  std::string nvshmem{};      // folder with lib/ and include/
+  std::string checkout{};     // DeepEP, built in place
+  std::string nic_handler{};  // gpu, cpu
+};
+
 // What a DeepEP stack on this host needs in its environment, and nothing that does not apply here:
 // no IBGDA without mlx5 devices, no GID index on InfiniBand, gIB on GKE only.
-[[nodiscard]] std::vector<EnvironmentLine> plan_environment(const Facts& facts);
+[[nodiscard]] std::vector<EnvironmentLine> plan_environment(const Facts& facts,
+                                                            const StackChoice& choice = {});
 
 // A shell script to be sourced, as often as one likes. Preloads a file only while it is readable.
 [[nodiscard]] std::string format_script(const std::vector<EnvironmentLine>& lines,

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/install/environment_script.hpp"
+#include "ops/environment/script.hpp"
 #include "ops/install/phases.hpp"
 #include "ops/install/recipes.hpp"
 #include "ops/text.hpp"
@@ -280,6 +280,20 @@ Phase deep_ep(const HostView& host) {
           "dispatch times out");
   return phase;
 }
+
+namespace {
+
+// What ferry env prints, for the stack that the earlier phases have put there.
+std::string make_environment_script(const HostView& host) {
+  const StackChoice choice{
+      .cuda_home = host.cuda_home().empty() ? "/usr/local/cuda-12.9" : host.cuda_home(),
+      .nvshmem = host.below_prefix("nvshmem"),
+      .checkout = host.below_prefix("DeepEP"),
+      .nic_handler = host.options().nic_handler};
+  return format_script(plan_environment(host.facts(), choice), host.facts().host.name);
+}
+
+}  // namespace
 
 Phase environment_script(const HostView& host) {
   Phase phase{.number = 10, .id = "environment", .title = "environment script"};
