@@ -36,6 +36,7 @@ void add_image_command(CLI::App& app, Invocation& invocation) {
   command->add_option("--confirm", options->confirmed,
                       "Name of an instance or group that may be stopped or resized");
   command->add_flag("--apply", options->is_applied, "Run it; without it it is printed");
+  command->add_flag("--json", options->is_json, "Print one JSON object, the steps inside");
   command->callback([&invocation, options] {
     invocation.action = [options] { return ops::run_gcp_image(*options); };
   });

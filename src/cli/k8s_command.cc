@@ -25,6 +25,7 @@ void add_k8s_command(CLI::App& app, Invocation& invocation) {
       "--least-privilege", options->is_least_privilege,
       "No hostNetwork, hostPID or privileged; only gIB's folder, read-only, and IPC_LOCK");
   command->add_flag("--apply", options->is_applied, "Hand it to kubectl; without it it is printed");
+  command->add_flag("--json", options->is_json, "Print one JSON object, the manifest inside");
   command->callback([&invocation, options] {
     invocation.action = [options] { return ops::run_gke_pod(*options); };
   });

@@ -106,6 +106,15 @@ class Proof(unittest.TestCase):
         self.assertEqual(self.ferry("k8s", "gke", "--apply").returncode, 0)
         self.assertEqual((self.folder / "manifest").read_text(), self.ferry("k8s", "gke").stdout)
 
+    def test_machines_get_json(self):
+        pod = json.loads(self.ferry("k8s", "gke", "--json").stdout)
+        self.assertEqual((pod["schema"], pod["applies"]), ("ferry.k8s/1", False))
+        self.assertEqual(pod["manifest"], self.ferry("k8s", "gke").stdout)
+        image = json.loads(self.ferry(*IMAGE, "--json").stdout)
+        self.assertEqual(image["schema"], "ferry.image/1")
+        self.assertEqual(image["steps"][1]["argv"],
+                         ["gcloud", "compute", "instances", "stop", "a4-0", "--zone=us-central1-b"])
+
 
 if __name__ == "__main__":
     unittest.main()

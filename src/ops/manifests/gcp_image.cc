@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "ops/finding.hpp"
 #include "ops/install/process.hpp"
@@ -90,7 +91,16 @@ std::vector<Step> plan_gcp_image(const GcpImageOptions& options) {
 
 int run_gcp_image(const GcpImageOptions& options) {
   const std::vector<Step> steps = plan_gcp_image(options);
+  if (options.is_json) {
+    nlohmann::ordered_json json = json_preamble("ferry.image/1", this_host());
+    json["applies"] = options.is_applied;
+    json["steps"] = nlohmann::ordered_json::array();
+    for (const Step& step : steps)
+      json["steps"].push_back({{"title", step.title}, {"argv", step.argv}});
+    fmt::print("{}", print_json(json));
+  }
   if (!options.is_applied) {
+    if (options.is_json) return 0;
     for (const Step& step : steps) fmt::print("# {}\n{}\n", step.title, shell_line(step, {}));
     return 0;
   }

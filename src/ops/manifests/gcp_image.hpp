@@ -24,6 +24,7 @@ struct GcpImageOptions {
   int size = 1;                             // of the group afterwards
   std::vector<std::string> confirmed;       // names that may be stopped or resized
   bool is_applied = false;
+  bool is_json = false;
 };
 
 // The sequence, in order. Pure.

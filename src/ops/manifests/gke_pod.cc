@@ -146,8 +146,14 @@ std::string make_gke_pod(const GkePodOptions& options) {
 
 int run_gke_pod(const GkePodOptions& options) {
   const std::string manifest = make_gke_pod(options);
+  if (options.is_json) {
+    nlohmann::ordered_json json = json_preamble("ferry.k8s/1", this_host());
+    json["applies"] = options.is_applied;
+    json["manifest"] = manifest;
+    fmt::print("{}", print_json(json));
+  }
   if (!options.is_applied) {
-    fmt::print("{}", manifest);
+    if (!options.is_json) fmt::print("{}", manifest);
     return 0;
   }
   const ProcessResult result = run_process({.argv = {"kubectl", "apply", "-f", "-"},

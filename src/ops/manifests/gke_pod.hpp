@@ -15,6 +15,7 @@ struct GkePodOptions {
   std::string shm = "64Gi";
   bool is_least_privilege = false;  // no hostNetwork, hostPID or privileged
   bool is_applied = false;          // hand it to kubectl
+  bool is_json = false;
 };
 
 // The manifest, valid YAML, with a comment for each privilege.
