@@ -67,6 +67,9 @@ def check_constructors(ranks):
             buffer.destroy()
         del buffer
         assert "buffer" not in known
+    # The communicator's membership ends with it: a rank that drops it early would have left before
+    # a slower one made its last buffer.
+    ranks.barrier()
 
 
 def check_destroy(ranks):
