@@ -23,8 +23,9 @@ struct PublishedFigure {
   int nodes;
   const char* operation;
   const char* link;
-  double least;
+  double least;  // on bare metal
   double most;
+  double on_gke = 0;  // in a Pod; 0: not published
 };
 [[nodiscard]] std::span<const PublishedFigure> published_figures();
 [[nodiscard]] std::optional<PublishedFigure> published_figure(int nodes, const Figure& figure);

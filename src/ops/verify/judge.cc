@@ -118,6 +118,7 @@ std::vector<Finding> judge_figures(const std::string& output, int nodes, const F
     if (published) {
       seen += fmt::format("; published on 8 x B200, {} node{}: {:.0f}-{:.0f}", nodes,
                           nodes > 1 ? "s" : "", published->least, published->most);
+      if (published->on_gke > 0) seen += fmt::format(", on GKE {:.1f}", published->on_gke);
       if (!is_b200(facts))
         seen += "; this is " + hardware(facts) + ", so the two do not compare";
       else if (figure.gbytes < 0.8 * published->least)

@@ -32,10 +32,11 @@ TEST(JudgeFigures, ComparesWithThePublishedOnTheSameGpusOnly) {
   const Finding other = judge_figures(kSlow, 2, with_gpus("NVIDIA H200")).at(0);
 
   EXPECT_EQ(same.verdict, Verdict::kWarn);
-  EXPECT_EQ(same.seen, "6.5 GB/s; published on 8 x B200, 2 nodes: 70-71");
+  EXPECT_EQ(same.seen, "6.5 GB/s; published on 8 x B200, 2 nodes: 70-71, on GKE 68.7");
   EXPECT_EQ(other.verdict, Verdict::kOk);
   EXPECT_EQ(other.seen,
-            "6.5 GB/s; published on 8 x B200, 2 nodes: 70-71; this is 8 x NVIDIA H200, so the two "
+            "6.5 GB/s; published on 8 x B200, 2 nodes: 70-71, on GKE 68.7; this is 8 x NVIDIA "
+            "H200, so the two "
             "do not compare");
 }
 
