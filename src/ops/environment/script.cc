@@ -135,7 +135,8 @@ std::vector<Finding> check_script(const std::string& text,
       findings.push_back(finding_of(Verdict::kOk, line.name, line.value, line.why));
     }
   }
-  for (const auto& [name, value] : exports) {
+  for (const auto& [exported, value] : exports) {
+    const std::string& name = exported;  // a lambda cannot capture a structured binding everywhere
     const bool is_stack =
         name.starts_with("NVSHMEM_") || name.starts_with("NCCL_") || name.starts_with("DEEP_EP_");
     const bool is_planned = std::any_of(
